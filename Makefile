@@ -70,7 +70,7 @@ test-slow: $(VENV)/.ready
 
 # Eighty times as many examples as `make test`, other ones each time: more than 100,000 of decoders and routes alone.
 fuzz: $(VENV)/.ready
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest -n auto $(PATIENT) -vv tests/fuzz tests/crypto/test_{pctd,packing,integers}.py tests/simulation
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest -n auto $(PATIENT) -vv tests/fuzz tests/crypto/test_{pctd,packing,integers}.py tests/campaigns
 
 # With a release: what its image is made of, as CycloneDX has it, and whether a weakness of it is known, which takes an index.
 sbom:

@@ -60,7 +60,7 @@ SECOND_TIER = (
     "tests/roles/test_unreadable_replies.py",
     "tests/shares",
     "tests/simulate/test_resume.py",
-    "tests/simulation",
+    "tests/campaigns",
     "tests/storage/test_pools.py",
     "tests/storage/test_sql_races.py",
     "tests/web/test_console_api.py",

@@ -69,8 +69,8 @@ def adapters(network):
     return {name: weights.detach() for name, weights in network.named_parameters() if weights.requires_grad}
 
 
-def main():
-    """Train the transformer here, freeze it, and let four people train its adapters."""
+def adapted():
+    """A transformer that was trained here and frozen, with adapters that do nothing yet."""
     torch.manual_seed(0)
     torch.set_num_threads(1)  # so small a network is slower on several
     network = Transformer()
@@ -78,6 +78,17 @@ def main():
     network.requires_grad_(False)
     for name in ("query", "value", "up", "down", "head"):
         setattr(network, name, Adapted(getattr(network, name)))
+    return network
+
+
+def accuracy(network, inputs, labels):
+    with torch.no_grad():
+        return (network(inputs).argmax(dim=1) == labels).float().mean()
+
+
+def main():
+    """Four people train the adapters of one frozen transformer."""
+    network = adapted()
 
     def train(state, data):
         network.load_state_dict(state, strict=False)  # the rest stays
@@ -86,8 +97,7 @@ def main():
 
     def evaluate(state, data):
         network.load_state_dict(state, strict=False)
-        with torch.no_grad():
-            return {"accuracy": (network(data[0]).argmax(dim=1) == data[1]).float().mean()}
+        return {"accuracy": accuracy(network, *data)}
 
     start, whole = adapters(network), sequences(400, 2, torch.argmin)
     people = crowdfl.partition.iid(whole, 4)

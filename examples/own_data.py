@@ -1,6 +1,6 @@
 """Windows of your own in one .npz file, by the names that `crowdfl` knows: `python examples/own_data.py [FILE]`.
 
-Without a file it makes one up. The same file serves `crowdfl data show npz:FILE` and `crowdfl train --data npz:FILE#ada`.
+Without a file it makes one up. `crowdfl train --data npz:FILE#ada` reads the same file; with `--look` it shows what is in it.
 """
 
 import sys

@@ -49,7 +49,7 @@ SMALL_BOUNDS: dict[str, Any] = {  # so that little is dealt
     "max_samples": 10,
 }
 FEW_LANES: dict[str, Any] = {"max_norm": 3.0, "lanes": 128}
-SMALL_TASK = SMALL_BOUNDS | {"rounds": 2, "budget": "36.00", "window": 100.0, "grace": 50.0}
+SMALL_TASK = SMALL_BOUNDS | {"rounds": 2, "budget": "36.00", "window": 100.0}
 HARDENED: dict[str, Any] = {
     "profile": "hardened",
     "key_bits": 960,
@@ -90,12 +90,10 @@ def raising(error: BaseException) -> Callable[..., Any]:
     return fail
 
 
-def small_definition(
-    settings: TaskSettings, *, claim_window: float = 500.0, parameters: int | None = None
-) -> Definition:
+def small_definition(settings: TaskSettings, *, claim_window: float = 500, parameters: int | None = None) -> Definition:
     """Of two arrays, or of one with so many parameters."""
     shape = ModelShape(("w", "b"), ((2, 3), (2,))) if parameters is None else ModelShape(("w",), ((parameters,),))
-    return Definition("which exercise", "none", "the requester", shape, settings, claim_window, {"epochs": 1})
+    return Definition("which exercise", "none", "the requester", shape, settings, int(claim_window), {"epochs": 1})
 
 
 class Desk(Host):
@@ -109,11 +107,12 @@ class Desk(Host):
         plan: Mapping[str, Any] | None = None,
         payer: bytes = b"",
         study: Mapping[str, Any] | None = None,
+        at: float = 1000.0,
         **settings: Any,
     ) -> None:
-        """`study`: what the definition says besides, such as a consent."""
+        """`study`: what the definition says besides, such as a consent; `at`: when the task is made, in Unix time."""
         self.folder, self.settings = folder, TaskSettings.of(**(SMALL_TASK | settings))
-        super().__init__(test_tools(), disk=FileDisk(folder, durable=False), clock=ManualClock(1000.0))
+        super().__init__(test_tools(), disk=FileDisk(folder, durable=False), clock=ManualClock(at))
         self.initial = INITIAL_MODEL
         self.options.payer = self.requester.payer = payer
         definition = small_definition(self.settings)
@@ -145,20 +144,29 @@ class Desk(Host):
     @property
     def ledger(self) -> Ledger:
         """SP's books."""
-        return self.sp.ledger(self.task)
+        return self.sp.core.ledger(self.task)
 
     @property
     def state(self) -> str:
         """Of the task, as SP says."""
-        return str(self.sp.status(self.task)["state"])
+        return str(self.sp.tasks.status(self.task)["state"])
 
     def states(self) -> list[str]:
         """Of the rounds, in order."""
-        return [entry["state"] for entry in self.sp.status(self.task)["rounds"]]
+        return [entry["state"] for entry in self.sp.tasks.status(self.task)["rounds"]]
 
     def later(self, seconds: float) -> None:
         """So much time passes, and the servers do what is due then."""
         self.clock.time += seconds
+        self.run()
+
+    def leave_to_claim(self, seconds: float) -> None:
+        """Go to so many seconds before the end of the last day of claims."""
+        self.clock.time = self.sp.store.task(self.task).claims_until - seconds
+
+    def after_claims(self) -> None:
+        """Go to the moment at which the books are closed, and close them."""
+        self.clock.time = self.sp.store.task(self.task).attests_until
         self.run()
 
     def upload(self, people: Iterable[Participant] | None = None, train: Train = unchanged) -> None:

@@ -10,6 +10,7 @@ import crowdfl
 from crowdfl.documents.signed import EndReason
 from crowdfl.errors import FormatError
 from crowdfl.reasons import Reason
+from crowdfl.roles.participant.evidence import CspWord, SpWord
 from crowdfl.roles.records import EndedBy, Tombstone
 
 PACKAGE = Path(crowdfl.__file__).parent
@@ -48,7 +49,17 @@ def listed(path: str, name: str) -> list[str]:
     return re.findall(r'"(\w+)"', re.sub("//.*", "", text.partition(f"const {name} = ")[2].partition("]")[0]))
 
 
+@pytest.mark.parametrize("code", CATALOGUES)
+def test_what_servers_said_of_an_upload_is_said_in_every_language(code):
+    text = (PACKAGE / "web" / "phone" / "text" / f"{code}.js").read_text(encoding="utf-8")
+    for name, codes in (("said", SpWord), ("signed", CspWord)):
+        (section,) = re.findall(rf"^  {name}: \{{\n(.*?)^  \}},", text, re.DOTALL | re.MULTILINE)
+        assert re.findall(r"^    (\w+):", section, re.MULTILINE) == list(map(str, codes))
+
+
 def test_phones_know_the_same_codes():
+    assert listed("agent/evidence.js", "SAID") == list(map(str, SpWord))
+    assert listed("agent/evidence.js", "SIGNED") == list(map(str, CspWord))
     assert listed("protocol/reasons.js", "REASONS") == list(map(str, Reason))
     assert listed("agent/status.js", "BY") == list(map(str, EndedBy))
     assert listed("agent/status.js", "WHY") == list(get_args(EndReason))

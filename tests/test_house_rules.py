@@ -3,8 +3,9 @@
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -36,8 +37,13 @@ ASSERTING = (
 
 
 @cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def nodes_of(text: str, mentioned: re.Pattern[str]) -> list[ast.AST]:
+    """A file's syntax, where its text mentions what a rule is about. Most do not, and parsing all of them takes seconds."""
+    return list(ast.walk(ast.parse(text))) if mentioned.search(text) else []
 
 
 def is_private(name: str) -> bool:
@@ -68,9 +74,15 @@ def is_own(value: ast.expr) -> bool:
     return isinstance(value, ast.Name) and value.id in ("self", "cls")
 
 
-def intrusions(tree: ast.Module) -> Iterator[str]:
+# `x._y` where x is neither self, cls nor super(); a name in one line of an import, or in a line of its own.
+PRIVATE = re.compile(
+    r"(?<!\bself)(?<!\bcls)(?<!\bsuper\(\))\._(?!\w*__\b)|import\b[^\n]*\b_|^\s+_\w+ *(?:as |,|#|$)", re.MULTILINE
+)
+
+
+def intrusions(text: str) -> Iterator[str]:
     """Private names of other modules and objects that a module uses."""
-    nodes = list(ast.walk(tree))
+    nodes = nodes_of(text, PRIVATE)
     own = own_names(nodes) | PUBLIC_ALL_THE_SAME
     for node in nodes:
         if isinstance(node, ast.Attribute) and is_private(node.attr) and not is_own(node.value):
@@ -86,24 +98,34 @@ def intrusions(tree: ast.Module) -> Iterator[str]:
 
 def test_no_module_touches_private_names_of_another():
     """Whoever needs to look inside asks the owner for a public method, or uses the observer."""
-    assert [f"{path}: {found}" for path in SOURCES for found in intrusions(tree_of(path))] == []
+    assert [f"{path}: {found}" for path in SOURCES for found in intrusions(text_of(path))] == []
 
 
-SEEN = ["from m import _x", "m._x", "self._own._x", "other._x"]
+SEEN = [
+    "from m import _x",
+    "from m import (\n    x,\n    _x,\n)",
+    "m._x",
+    "self._own._x",
+    "other._x",
+    "other.__x",
+    "(\n    m.f()\n    ._x\n)",
+    "x[0]._x",
+]
 ALLOWED = ["self._x", "cls._x", "super()._x", "other._own", "row._asdict()", "m.__name__", "from m import x"]
 
 
 @pytest.mark.parametrize(("line", "count"), [(line, 1) for line in SEEN] + [(line, 0) for line in ALLOWED])
 def test_the_rule_about_private_names_sees_them(line, count):
-    assert len(list(intrusions(ast.parse(f"class Owner:\n    _own = 1\n{line}")))) == count
+    assert len(list(intrusions(f"class Owner:\n    _own = 1\n{line}"))) == count
 
 
 # Who may use what is drawn elsewhere, and why: nothing of it is secret.
 DRAWING = {
     "crypto/entropy.py": {"os.urandom"},
-    "cli/doctor/command.py": {"os.getrandom", "os.urandom"},  # looks whether the system has any
+    "cli/doctor/machine.py": {"os.getrandom", "os.urandom"},  # looks whether the system has any
     "retry.py": {"random"},  # spreads clients that lost one server together
-    "simulation/crowd.py": {"random"},  # seeded: who is away repeats itself
+    "simulation/draws.py": {"random"},  # seeded: who is drawn repeats itself
+    "simulation/dropouts.py": {"random"},  # seeded: so does who is away
     "simulation/parallel.py": {
         "random",
         "np.random.get_state",
@@ -112,11 +134,12 @@ DRAWING = {
 }
 DRAWN = {"urandom", "getrandom", "SystemRandom", "generate_private_key", "random_serial_number"}
 UNSEEDED = {"default_rng", "get_state", "set_state", "SeedSequence", "Generator", "RandomState"}
+CHANCE = re.compile(rf"\b(?:random|secrets|uuid|generate|{'|'.join(DRAWN | UNSEEDED)})\b")
 
 
-def draws(tree: ast.Module) -> Iterator[str]:
+def draws(text: str) -> Iterator[str]:
     """Randomness that does not come from `crypto.randomness`, by the name of its source."""
-    for node in ast.walk(tree):
+    for node in nodes_of(text, CHANCE):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in ("random", "secrets", "uuid"))
         elif isinstance(node, ast.ImportFrom):
@@ -134,7 +157,7 @@ def draws(tree: ast.Module) -> Iterator[str]:
 
 def test_every_secret_comes_from_one_function():
     """`crypto.randomness.secret_bytes`: so a run can be replayed, and nothing else can be drawn from."""
-    found = {path.relative_to(PACKAGE).as_posix(): set(draws(tree_of(path))) for path in SOURCES}
+    found = {path.relative_to(PACKAGE).as_posix(): set(draws(text_of(path))) for path in SOURCES}
     assert {
         name: drawn - DRAWING.get(name, set()) for name, drawn in found.items() if drawn - DRAWING.get(name, set())
     } == {}
@@ -142,14 +165,14 @@ def test_every_secret_comes_from_one_function():
 
 def test_the_source_of_secrets_is_replaced_in_one_place():
     """Which an import contract keeps out of reach of everything but the simulation."""
-    assert [path.name for path in SOURCES if "SOURCE.set(" in path.read_text(encoding="utf-8")] == ["replayed.py"]
+    assert [path.name for path in SOURCES if "SOURCE.set(" in text_of(path)] == ["replayed.py"]
 
 
 def test_the_sides_of_a_protocol_are_paired_in_one_place():
     """`simulation.sides`, whoever measures, attacks or tests them. For services, KGC deals."""
     everything = [*SOURCES, *TESTS.rglob("*.py"), *(TESTS.parent / "lab").rglob("*.py")]
     dealing = re.compile(r"\.deal\([^)]*insecure_test_key=")
-    assert {path.name for path in everything if dealing.search(path.read_text(encoding="utf-8"))} == {
+    assert {path.name for path in everything if dealing.search(text_of(path))} == {
         "kgc.py",
         "sides.py",
     }
@@ -173,11 +196,11 @@ NO_CHANCE = ["np.random.default_rng(seed)", "dcf.generate(numbers, bits)", "from
     ("line", "count"), [(line, 1) for line in SOURCES_OF_CHANCE] + [(line, 0) for line in NO_CHANCE]
 )
 def test_the_rule_about_randomness_sees_it(line, count):
-    assert len(list(draws(ast.parse(line)))) == count
+    assert len(list(draws(line))) == count
 
 
 def test_every_public_class_has_a_name_of_its_own():
-    classes = [node.name for path in SOURCES for node in tree_of(path).body if isinstance(node, ast.ClassDef)]
+    classes = [name for path in SOURCES for name in re.findall(r"^class (\w+)", text_of(path), re.MULTILINE)]
     times = Counter(name for name in classes if not name.startswith("_"))
     assert {name for name, count in times.items() if count > 1} == set()
 
@@ -193,28 +216,117 @@ def can_fail(test: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return has_assert or any(name.startswith(ASSERTING) for name in called(test))
 
 
-def test_every_test_asserts():
-    """Itself, by an expected error, or by a helper whose name says that it checks."""
-    outer = [node for path in TEST_FILES for node in tree_of(path).body]
+def idle_tests(text: str) -> list[str]:
+    """The tests of a file that cannot fail."""
+    outer = ast.parse(text).body
     nodes = outer + [node for one in outer if isinstance(one, ast.ClassDef) for node in one.body]
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    tests = [node for node in functions if node.name.startswith("test_")]
-    assert [node.name for node in tests if not can_fail(node)] == []
+    return [node.name for node in functions if node.name.startswith("test_") and not can_fail(node)]
 
 
-def own_processes(tree: ast.Module) -> list[int]:
+def test_every_test_asserts():
+    """Itself, by an expected error, or by a helper whose name says that it checks."""
+    assert [f"{path}: {name}" for path in TEST_FILES for name in idle_tests(text_of(path))] == []
+
+
+SUBPROCESS = re.compile(r"\bsubprocess\b")
+
+
+def own_processes(text: str) -> list[int]:
     """The lines that start a process by the standard library's own means."""
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    calls = [
+        node
+        for node in nodes_of(text, SUBPROCESS)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    ]
     found = [node for node in calls if getattr(node.func.value, "id", "") == "subprocess"]
     return [node.lineno for node in found if node.func.attr in ("Popen", "run", "call", "check_call", "check_output")]
 
 
 def test_no_process_of_a_test_can_outlive_it():
     """`tests.subprocesses` starts them all: it kills each on the way out, and waits for none without end."""
-    found = {path.relative_to(TESTS): own_processes(tree_of(path)) for path in TESTS.rglob("*.py")}
+    found = {path.relative_to(TESTS): own_processes(text_of(path)) for path in TESTS.rglob("*.py")}
     assert [str(path) for path, lines in found.items() if lines] == ["subprocesses.py"]
 
 
 def test_the_rule_about_processes_sees_them():
     """Wherever they are started."""
-    assert own_processes(ast.parse("with subprocess.Popen(['x']) as p: pass\nsubprocesses.run(['x'])")) == [1]
+    assert own_processes("with subprocess.Popen(['x']) as p: pass\nsubprocesses.run(['x'])") == [1]
+
+
+def modules_in(package: Path) -> dict[str, Path]:
+    """By the name they are imported by."""
+    found = {".".join(path.relative_to(package.parent).with_suffix("").parts): path for path in package.rglob("*.py")}
+    return {name.removesuffix(".__init__"): path for name, path in found.items()}
+
+
+def imported_by(tree: ast.Module, known: Mapping[str, object]) -> set[str]:
+    """The modules among `known` that this one imports, wherever it does: at its head, in a function, or for types alone."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names = (f"{node.module}.{alias.name}" for alias in node.names)
+            found |= {name if name in known else str(node.module) for name in names}
+    return found & known.keys()
+
+
+SCRIPTS = re.compile(r"""(?:\bfrom\s*|\bimport\s*\(?\s*)["'](\.[^"']+)["']""")
+
+
+def imported_by_script(path: Path, text: str) -> set[Path]:
+    """The files that a page's module imports. A page under /join writes `web/` for what every page shares."""
+    found = (str((path.parent / name).resolve()) for name in SCRIPTS.findall(text))
+    return {Path(name.replace("/web/web/", "/web/")) for name in found}
+
+
+def circle(imports: Mapping[str, set[str]]) -> list[str]:
+    """Modules that import each other, from the first to itself again; none if all arrows go down."""
+    try:
+        TopologicalSorter({name: needed - {name} for name, needed in imports.items()}).prepare()
+    except CycleError as found:
+        return list(found.args[1])
+    return []
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    """Nor with an import in a function, or for types alone: a circle is one idea in two files, or an arrow that goes up."""
+    known = modules_in(PACKAGE) | modules_in(TESTS.parent / "lab" / "crowdfl_lab")
+    imports = {name: imported_by(ast.parse(text_of(path)), known) for name, path in known.items()}
+    assert sum(map(len, imports.values())) > len(known)
+    assert circle(imports) == []
+
+
+def test_no_scripts_of_the_pages_import_each_other_in_a_circle():
+    """Those of every page together: what pages share knows none of them."""
+    scripts = sorted((PACKAGE / "web").resolve().rglob("*.js"))
+    imports = {path: imported_by_script(path, path.read_text(encoding="utf-8")) for path in scripts}
+    assert {str(needed) for found in imports.values() for needed in found if needed not in imports} == set()
+    assert circle({str(path): set(map(str, found)) for path, found in imports.items()}) == []
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "from crowdfl import a",
+        "import crowdfl.a",
+        "def late():\n    from crowdfl.a import x",
+        "if TYPE_CHECKING:\n    from crowdfl.a import X",
+    ],
+)
+def test_the_rule_about_circles_sees_them(back):
+    known = {"crowdfl.a": "from crowdfl.b import y", "crowdfl.b": back, "crowdfl.c": "import crowdfl.a"}
+    imports = {name: imported_by(ast.parse(text), known) for name, text in known.items()}
+    assert set(circle(imports)) == {"crowdfl.a", "crowdfl.b"}
+    assert circle(imports | {"crowdfl.b": set()}) == []
+
+
+def test_the_rule_about_circles_sees_those_of_scripts():
+    page = PACKAGE.resolve() / "web" / "phone" / "app"
+    lines = "import { a } from './a.js';\nexport { b } from \"../b.js\";\nawait import('../../web/common/c.js');"
+    assert imported_by_script(page / "x.js", lines) == {
+        page / "a.js",
+        page.parent / "b.js",
+        page.parent.parent / "common" / "c.js",
+    }

@@ -53,6 +53,15 @@ def test_every_symbol_and_test_of_the_map_exists(row):
         assert not function or re.search(rf"^def {function}\(", text, re.MULTILINE), f"{path}::{function}"
 
 
+def test_what_a_newcomer_follows_is_there():
+    """CONTRIBUTING.md names where each walk through the code begins, and where it passes."""
+    walks = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("| follow ... |")[1].split("## ")[0]
+    names = re.findall(r"`([\w.]+)`", walks)
+    assert len(names) > 10
+    for name in names:
+        _resolve(f"crowdfl.{name}")
+
+
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 PAGES = [

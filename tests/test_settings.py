@@ -1,6 +1,7 @@
 """Settings: one declaration, from which the page, the templates and the error texts come."""
 
 import pydoc
+import re
 import tomllib
 from decimal import Decimal
 from pathlib import Path
@@ -9,8 +10,9 @@ from typing import get_args
 import pytest
 
 import crowdfl
-from crowdfl.cli.task.views import template
-from crowdfl.crypto.compute import BACKENDS
+from crowdfl.cli.task.views import task_text, template
+from crowdfl.crypto.backends import BACKENDS
+from crowdfl.effects import idle_settings
 from crowdfl.errors import SettingsError
 from crowdfl.learning.datasets import supplied as watch
 from crowdfl.learning.features import FEATURES
@@ -27,7 +29,9 @@ from crowdfl.settings import (
     TaskSettings,
     TrainingSettings,
 )
-from crowdfl.storage.settings_file import SERVICES, read_file, read_service, template_text
+from crowdfl.storage.settings_file import SERVICES, read_file, read_service
+from crowdfl.storage.settings_texts import template_text
+from crowdfl.task_tables import OWN_SETTINGS, STEP_NAMES, flat_settings, in_tables
 
 MODELS = [TaskFile, TaskSettings, TrainingSettings, *SERVICES.values(), RequesterSettings, ParticipantSettings]
 SERVICE = f'host = "a"\nport = 1\nkgc_key = "{"00" * 32}"\n[kgc]\nurl = "https://a"\ntoken = "t"\n'
@@ -51,7 +55,7 @@ def test_every_setting_says_what_it_is(model):
         assert expected(name, field)
 
 
-TABLES = {"settings", "training", "plan", "who", "consent", "texts", "words"}  # of a task file
+TABLES = {"settings", *OWN_SETTINGS, "training", "plan", "who", "consent", "texts", "words"}  # of a task file
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
@@ -66,16 +70,10 @@ def test_a_template_names_every_setting(model):
 def test_a_task_file_to_start_from_makes_a_task():
     found = tomllib.loads(template.replace('learner = "network"', 'learner = "softmax"'))
     definition, _ = defined(Path("task.toml"), found)
-    assert definition.settings == TaskSettings(**found["settings"])
-    assert found["settings"].keys() == settable(TaskSettings).keys() - {
-        "mask_bits",
-        "distance_floor",
-        "pay",
-        "per_round",
-        "epsilon",
-        "delta",
-        "noise",
-    }
+    said = flat_settings(found["settings"], {"shares": found["shares"]})
+    assert definition.settings == TaskSettings.of(**said)
+    usual = {"pay", "per_round", "epsilon", "delta", "noise", *STEP_NAMES}
+    assert said.keys() == settable(TaskSettings).keys() - idle_settings(definition.settings) - usual
 
 
 def test_values_are_kept_as_given():
@@ -122,7 +120,10 @@ def test_paths_are_those_of_the_files_folder(tmp_path):
         ("zzz = 1", "unknown setting `zzz`; the settings here are ca, "),
         ('dask = {scheduler = "x", patience = 1}', "unknown setting `dask.patience`; the settings here are ca, "),
         ('dask = {shceduler = "x"}', "unknown setting `dask.shceduler` (did you mean `dask.scheduler`?); "),
-        ("tick_seconds = true", "`tick_seconds` is true; expected a number, above 0 and at most 10^9"),
+        (
+            "tick = true",
+            '`tick` is true; expected a length of time, as in "10 min" or "7 days", above 0 and at most 10^9 seconds',
+        ),
         ('on_paid = "/bin/pay"', "`on_paid` is '/bin/pay'; expected a list of strings"),
         ('compute = "abacus"', '`compute` is \'abacus\'; expected "threads" or "cuda" or "dask"'),
         ('compute = "dask"', "`dask` is missing; "),
@@ -143,7 +144,7 @@ def test_a_wrong_setting_of_a_file_is_refused_in_plain_words(tmp_path, line, sai
 def test_a_role_refuses_the_settings_of_another(tmp_path):
     """They would have no effect there."""
     path = tmp_path / "settings.toml"
-    path.write_text(f"csp_patience = 1.0\n{SERVICE}")
+    path.write_text(f'csp_patience = "1 s"\n{SERVICE}')
     with pytest.raises(SettingsError, match="unknown setting `csp_patience`"):
         read_service(SERVICES["csp"], path)
     with pytest.raises(SettingsError, match="unknown setting `csp_patience`, `kgc`"):
@@ -153,9 +154,9 @@ def test_a_role_refuses_the_settings_of_another(tmp_path):
 def test_a_task_file_is_refused_by_its_section():
     """Both sections have a `window`."""
     file, found = Path("task.toml"), tomllib.loads(template)
-    for section in ("settings", "training"):
+    for section, place in (("settings", "[settings] and [shares]"), ("training", "[training]")):
         wrong = found | {section: found[section] | {"window": 0}}
-        with pytest.raises(SettingsError, match=rf"^task\.toml, \[{section}\]: `window` is 0; expected"):
+        with pytest.raises(SettingsError, match=rf"^task\.toml, {re.escape(place)}: `window` is 0; expected"):
             defined(file, wrong)
     with pytest.raises(SettingsError, match=r"^task\.toml: `settings` is 5; expected a table, \[settings\]$"):
         defined(file, found | {"settings": 5})
@@ -190,3 +191,79 @@ def test_every_setting_of_a_task_is_an_option_of_functions():
     assert {*TaskOptions.__annotations__, "profile", "rounds", "reference"} == set(settable(TaskSettings))
     shown = pydoc.render_doc(crowdfl.simulate)
     assert all(f"    {name}: " in shown for name in TaskOptions.__annotations__)
+
+
+def test_a_secret_shows_in_no_error_and_no_repr():
+    """An invitation holds a private key: whatever is wrong with it, nobody reads it in a log."""
+    usual = {"task": "t", "kgc": "https://a", "sp": "https://b", "kgc_key": "00" * 32, "sp_key": "00" * 32, "ca": None}
+    for invitation in ("SECRET\nline", 7, ["SECRET"]):
+        with pytest.raises(SettingsError, match="`invitation` is not shown") as refusal:
+            ParticipantSettings(**usual, insecure_test_key=False, invitation=invitation)
+        assert "SECRET" not in str(refusal.value) + str(refusal.value.faults)
+    assert "SECRET" not in repr(ParticipantSettings(**usual, insecure_test_key=False, invitation="SECRET"))
+
+
+@pytest.mark.parametrize("profile", OWN_SETTINGS)
+def test_a_task_file_to_decide_on_is_short_and_makes_the_same_task_as_the_whole_one(profile):
+    few, every = task_text(profile, every=False), task_text(profile)
+    assert len(few.splitlines()) <= 25
+    softmax = {"learner": "softmax"}
+    made = []
+    for text in (few, every):
+        found = tomllib.loads(text)
+        made.append(defined(Path("task.toml"), found | {"training": found["training"] | softmax})[0])
+    assert (made[0].settings, made[0].plan, made[0].claims_until) == (
+        made[1].settings,
+        made[1].plan,
+        made[1].claims_until,
+    )
+
+
+TABLES_REFUSED = {
+    "none": ({}, {}, "one table of its profile, [shares] or [hardened] or [paper], and this one has none"),
+    "two": ({}, {"shares": {}, "paper": {}}, "and this one has [shares] and [paper]"),
+    "profile": ({"profile": "paper"}, {"shares": {}}, "leave `profile` out"),
+    "own": (
+        {"max_norm": 5.0},
+        {"shares": {}},
+        "`max_norm` is a setting of the profile: write it in the table [shares]",
+    ),
+    "common": (
+        {},
+        {"shares": {"rounds": 3}},
+        "`rounds` is a setting of every profile: write it in the table [settings]",
+    ),
+    "of others": (
+        {},
+        {"shares": {"key_bits": 2048}},
+        "`key_bits` would do nothing in this task: it needs the profile hardened",
+    ),
+    "of another": (
+        {},
+        {"paper": {"total": "shown"}},
+        "`total` would do nothing in this task: it needs the profile hardened.",
+    ),
+    "no step": ({}, {"shares": {"server_step": "fedadam"}}, "expected a table, [shares.server_step], with a `kind`"),
+    "no kind": (
+        {},
+        {"shares": {"server_step": {"rate": 0.1}}},
+        "expected a table, [shares.server_step], with a `kind`",
+    ),
+    "a step's": ({}, {"shares": {"server_step": {"kind": "fedadam", "lr": 1}}}, "unknown setting `server_step.lr`"),
+    "flat": ({}, {"shares": {"server_rate": 0.1}}, "unknown setting `server_rate`"),
+    "mistyped": ({}, {"shares": {"max_nrom": 0.1}}, "unknown setting `max_nrom` (did you mean `max_norm`?)"),
+}
+
+
+@pytest.mark.parametrize(("common", "tables", "said"), TABLES_REFUSED.values(), ids=TABLES_REFUSED.keys())
+def test_settings_belong_to_their_profile(common, tables, said):
+    found = {name: table for name, table in tomllib.loads(template).items() if name not in OWN_SETTINGS}
+    with pytest.raises(SettingsError, match=re.escape(said)):
+        defined(Path("task.toml"), found | {"settings": found["settings"] | common} | tables)
+
+
+def test_a_server_step_is_a_table_of_its_profile():
+    flat = {"profile": "shares", "rounds": 2, "server_step": "fedadam", "server_rate": 0.1, "max_norm": 5.0}
+    tables = in_tables(flat)
+    assert tables["shares"] == {"max_norm": 5.0, "server_step": {"kind": "fedadam", "rate": 0.1}}
+    assert flat_settings(tables.pop("settings"), tables) == flat

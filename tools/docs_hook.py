@@ -1,6 +1,7 @@
 """MkDocs calls this while it builds the site: pages are written for the repository's view, and their links become the site's.
 
 * The site has SECURITY.md, CHANGELOG.md and CONTRIBUTING.md in project/, and the laboratory's pages in lab/.
+* Pages of commands and settings come from `tools/reference.py`; the repository has no copy of them.
 * A link to a file that the site does not have (code, vectors) becomes its text.
 * A page that is named in a sentence (docs/running.md) becomes a link.
 * `no-run` after a fence's language is for tests/docs alone.
@@ -8,6 +9,7 @@
 
 import posixpath
 import re
+import runpy
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -17,7 +19,8 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parent.parent
 ELSEWHERE = {name: f"project/{name}" for name in ("SECURITY.md", "CHANGELOG.md", "CONTRIBUTING.md")}
 ELSEWHERE |= {f"lab/docs/{path.name}": f"lab/{path.name}" for path in sorted((ROOT / "lab" / "docs").glob("*.md"))}
-_REPOSITORY = {place: name for name, place in ELSEWHERE.items()}
+MADE = runpy.run_path(str(ROOT / "tools" / "reference.py"))["PAGES"]
+_REPOSITORY = {place: name for name, place in ELSEWHERE.items()} | {"lab/commands.md": "lab/docs/commands.md"}
 
 _FENCE = r"^(?P<indent> *)(?P<ticks>```+).*?^(?P=indent)(?P=ticks) *$"
 _CODE = r"^ {4}.*?$|(?P<tick>`+).+?(?P=tick)"
@@ -28,9 +31,11 @@ _NO_RUN = re.compile(r"^( *```+\w+) no-run$", re.MULTILINE)
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Add the pages that lie outside docs/."""
+    """Add the pages that lie outside docs/, and those that are made here."""
     for name, place in ELSEWHERE.items():
         files.append(File.generated(config, place, abs_src_path=str(ROOT / name)))
+    for name, make in MADE.items():
+        files.append(File.generated(config, _place(name), content=make()))
     return files
 
 
@@ -66,12 +71,17 @@ def _place(path: str) -> str:
     name, hash_, anchor = path.partition("#")
     if name == "README.md":
         return "index.md"
-    return ELSEWHERE.get(name, name.removeprefix("docs/")) + hash_ + anchor
+    return ELSEWHERE.get(name, name.replace("lab/docs/", "lab/").removeprefix("docs/")) + hash_ + anchor
 
 
 def _in_site(path: str) -> bool:
     name = path.partition("#")[0]
-    return name in ELSEWHERE or name == "README.md" or (name.startswith("docs/") and (ROOT / name).is_file())
+    return (
+        name in ELSEWHERE
+        or name in MADE
+        or name == "README.md"
+        or (name.startswith("docs/") and (ROOT / name).is_file())
+    )
 
 
 def _relative(path: str, page: str) -> str:

@@ -1,21 +1,20 @@
-"""Write docs/commands.md, lab/docs/commands.md and docs/settings.md, from the commands and settings as the code declares them.
+"""The site's pages of commands and settings, as the code declares them. `tools/docs_hook.py` puts them into the site.
 
-Run `python tools/reference.py` after a change of either. A test says when a page is stale.
+`python tools/reference.py PAGE` prints one, such as docs/settings.md.
 """
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import typer
 
 from crowdfl.cli.main import app
-from crowdfl.storage.settings_file import settings_page
+from crowdfl.storage.settings_texts import settings_page
 
-ROOT = Path(__file__).parent.parent
 LAB = "The laboratory"
 ROLES = ("kgc", "sp", "csp")  # they have many commands in common
 SHARED = 2  # what so many commands take, in the same words, is described once
@@ -23,7 +22,7 @@ EVERYWHERE = 10  # what so many take is not named with each
 HEAD = """# Commands
 
 With this page you can look up every command of `crowdfl`. [lab/docs/commands.md](../lab/docs/commands.md) has those of the
-laboratory. `python tools/reference.py` writes it from the code, and `--help` after a command shows the same.
+laboratory. `make docs` makes it from the code, and `--help` after a command shows the same.
 
 Put `crowdfl` before each. Capitals are for you to fill in; what stands in brackets may be left out. After `=` stands the
 default, or what kind of value it takes.
@@ -34,7 +33,7 @@ error, which standard error names with what to do; 130, interrupted.
 LAB_HEAD = """# Commands of the laboratory
 
 With this page you can look up what `crowdfl` does besides where the laboratory is installed, as in a clone.
-`python tools/reference.py` writes it from the code. [docs/commands.md](../../docs/commands.md) has the other commands.
+`make docs` makes it from the code. [docs/commands.md](../../docs/commands.md) has the other commands.
 Put `crowdfl` before each. After `=` stands the default, or what kind of value it takes.
 """
 
@@ -156,5 +155,5 @@ def item(one: Parameter) -> str:
 PAGES = {"docs/commands.md": commands_page, "lab/docs/commands.md": lab_page, "docs/settings.md": settings_page}
 
 if __name__ == "__main__":
-    for path, made in PAGES.items():
-        (ROOT / path).write_text(made(), encoding="utf-8")
+    for path in sys.argv[1:] or PAGES:
+        sys.stdout.write(PAGES[path]())

@@ -12,6 +12,8 @@ from crowdfl.protocols.common.steps import FieldForm, Size, StepForm
 from crowdfl.protocols.hardened import steps as hardened
 from crowdfl.protocols.paper import steps as paper
 from crowdfl.protocols.shares.round import steps as shares
+from crowdfl.protocols.shares.round.csp_records import MOST_UNSHOWN
+from crowdfl.settings import MOST_DEVICES
 
 ROOT = Path(__file__).parent.parent
 FORMATS, LIMITS = "docs/formats.md", "src/crowdfl/web/phone/protocol/limits.js"
@@ -19,11 +21,14 @@ BEGIN, END = "<!-- Written by tools/steps.py. -->\n", "<!-- Up to here. -->\n"
 PHONE = {
     "publication": shares.PUBLICATION,
     "record": shares.RECORD,
+    "end": shares.END,
     "envelope": shares.ENVELOPE,
     "upload": shares.UPLOAD,
 }
 QUANTITIES = (shares.PARAMETERS, shares.RING, shares.COUNT, shares.PEOPLE, shares.REWARD, shares.AUDIENCES)
 CONSTANTS = ("SEED_BYTES", "HASH_BYTES", "SALT_BYTES", "MASK_BYTES", "SAMPLES_BYTES", "SIGNATURE_BYTES", "ROUND_BYTES")
+MOST = {"MOST_UNSHOWN": MOST_UNSHOWN, "MOST_DEVICES": MOST_DEVICES}
+"""What a phone counts up to."""
 
 
 def quantities(module: Any) -> list[Size[Any]]:  # noqa: ANN401 -- a table's module
@@ -86,6 +91,7 @@ def formats_page() -> str:
 def limits_script() -> str:
     """What a phone reads by: lengths, and the limits of messages."""
     constants = "".join(f"export const {name} = {getattr(shares, name)};\n" for name in CONSTANTS)
+    constants += "".join(f"export const {name} = {value};\n" for name, value in MOST.items())
     properties = "".join(
         f" * @property {{number}} {one.text} {one.words[0].upper()}{one.words[1:]}.\n" for one in QUANTITIES
     )
@@ -94,7 +100,7 @@ def limits_script() -> str:
         f"    {name}: {{ field: {most(fields(parts))}, entries: {most(entries(parts))} }},\n"
         for name, parts in PHONE.items()
     )
-    return f"""// Lengths, and limits of messages, as protocols/shares/round/steps.py declares them. Written by tools/steps.py.
+    return f"""// Lengths, limits of messages and of counts, as Python declares them. Written by tools/steps.py.
 
 /** @typedef {{import("./messages.js").Limit}} Limit */
 /**

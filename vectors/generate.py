@@ -409,7 +409,7 @@ def _order(seed: bytes, purpose: str, count: int) -> list[int]:
     return sorted(range(count), key=lambda position: (keys[position], position))
 
 
-TASK, INVITATION = "0123456789abcdef" * 4, 'an invitation: any text, and its JSON {"replaces": ""}'
+TASK, NUMBER = "0123456789abcdef" * 4, "00112233445566778899aabbccddeeff"
 
 
 def _raw_keys(label: str) -> tuple[Ed25519PrivateKey, X25519PrivateKey]:
@@ -417,55 +417,118 @@ def _raw_keys(label: str) -> tuple[Ed25519PrivateKey, X25519PrivateKey]:
     return signing, X25519PrivateKey.from_private_bytes(stream(f"{label} reading", 32))
 
 
-def _request(signer: str, signing: str, reading: str, *, kind: str = "enrolment-request", task: str = TASK) -> str:
-    """A request to certify two keys, each named by whose it is, signed by one who may own neither."""
+def _public(label: str) -> str:
+    return _raw_keys(label)[0].public_key().public_bytes_raw().hex()
+
+
+def _letters(data: bytes) -> str:
+    return urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _document(kind: str, body: dict[str, str | int | float], signer: str) -> str:
+    payload, name = json.dumps(body, separators=(",", ":")), f"application/vnd.crowdfl.{kind}+json"
+    signature = _raw_keys(signer)[0].sign(f"DSSEv1 {len(name)} {name} {len(payload)} {payload}".encode())
+    return f"crowdfl {kind} {_letters(signature)} {payload}"
+
+
+def _invitation(signer: str = "requester", task: str = TASK, device: int = 1) -> str:
+    """Of a key whose private half the link carries."""
+    body = {"task": task, "number": NUMBER, "device": device, "key": _public("link"), "expires": 2000000000.0}
+    return _document("invitation", body, signer)
+
+
+def _context(task: str, number: str, device: int, signing: str, reading: str) -> str:
+    return f"crowdfl enrolment 3 {task} {number} {device} {signing} {reading}"
+
+
+def _request(
+    signer: str = "link",
+    signing: str = "mine",
+    prover: str = "mine",
+    *,
+    kind: str = "enrolment-request",
+    task: str = TASK,
+    number: str = NUMBER,
+    device: int = 1,
+) -> str:
+    """A request to certify two keys, signed with an invitation's key; the prover should own the signing key."""
+    reading = _raw_keys("mine")[1].public_key().public_bytes_raw().hex()
+    said = _context(task, number, device, _public(signing), reading)
     body = {
         "task": task,
-        "invitation": hashlib.sha256(INVITATION.encode()).hexdigest(),
-        "signing": _raw_keys(signing)[0].public_key().public_bytes_raw().hex(),
-        "reading": _raw_keys(reading)[1].public_key().public_bytes_raw().hex(),
+        "number": number,
+        "device": device,
+        "signing": _public(signing),
+        "reading": reading,
+        "proof": _raw_keys(prover)[0].sign(said.encode()).hex(),
     }
     return _document(kind, body, signer)
 
 
-def _document(kind: str, body: dict[str, str], signer: str) -> str:
-    payload, name = json.dumps(body, separators=(",", ":")), f"application/vnd.crowdfl.{kind}+json"
-    signature = _raw_keys(signer)[0].sign(f"DSSEv1 {len(name)} {name} {len(payload)} {payload}".encode())
-    return f"crowdfl {kind} {urlsafe_b64encode(signature).decode().rstrip('=')} {payload}"
+def _name(label: str) -> str:
+    return hashlib.sha256(b"crowdfl participant 1" + bytes.fromhex(_public(label))).hexdigest()[:20]
+
+
+def _certificate(
+    invitation: str = "", request: str = "", *, signer: str = "kgc", task: str = TASK, who: str = "mine"
+) -> str:
+    body = {
+        "task": task,
+        "who": _name(who),
+        "invitation": invitation or _invitation(),
+        "request": request or _request(),
+    }
+    return _document("certificate", body, signer)
 
 
 def enrolment() -> Json:
-    """Requests to enrol, right and wrong, and what KGC's answer holds."""
-    mine = _raw_keys("mine")
+    """An invitation, requests to enrol with it, what KGC's answer holds, and certificates; right ones and wrong ones."""
+    mine, bundle = _raw_keys("mine"), stream("bundle", 9)
     signing, reading = (key.public_key().public_bytes_raw().hex() for key in mine)
-    who = hashlib.sha256(b"crowdfl participant 1" + bytes.fromhex(signing)).hexdigest()[:20]
-    digest, bundle = hashlib.sha256(INVITATION.encode()).hexdigest(), stream("bundle", 9)
-    keys = {"task": TASK, "who": who, "signing": signing, "reading": reading, "replaces": ""}
-    certificate = _document("certificate", keys, "kgc")
+    certificate = _certificate()
     opened = b"CFLM\2\x47"  # version 2, kind 71
     for field in (certificate.encode(), bundle):
         opened += struct.pack(">I", len(field)) + field
-    bad = [
-        ("the signing key of another", _request("mine", "another's", "mine"), "BadSignature"),
-        ("signed for another purpose", _request("mine", "mine", "mine", kind="order"), "DocumentError"),
-        ("for another task", _request("mine", "mine", "mine", task="f" * 64), "InvitationRefused"),
+    requests = [
+        ("signed by another key than the invitation's", _request("mine"), "BadSignature"),
+        ("the signing key of another", _request(signing="another's"), "BadSignature"),
+        ("signed for another purpose", _request(kind="order"), "DocumentError"),
+        ("for another task", _request(task="f" * 64), "InvitationRefused"),
+        ("for another number", _request(number="f" * 32), "InvitationRefused"),
+        ("for another device", _request(device=2), "InvitationRefused"),
+        ("a device too many", _request(device=6), "DocumentError"),
     ]
-    refused: list[Json] = [{"name": name, "request": request, "error": error} for name, request, error in bad]
+    certificates = [
+        ("signed by another than KGC", _certificate(signer="another's"), "BadSignature"),
+        ("for another task", _certificate(task="f" * 64), "DocumentError"),
+        ("under another name", _certificate(who="another's"), "DocumentError"),
+        ("with an invitation that KGC has signed", _certificate(_invitation("kgc")), "BadSignature"),
+        ("with an invitation that its recruiter has signed, for a second device",
+         _certificate(_invitation("recruiter", device=2), _request(device=2)), "BadSignature"),
+        ("with an invitation to another task", _certificate(_invitation(task="f" * 64)), "InvitationRefused"),
+        *((f"with a request {name}", _certificate(request=request), error) for name, request, error in requests),
+    ]  # fmt: skip
     return {
-        "about": "A request is a signed document, to the byte as CrowdFL writes it. The answer is sealed to the "
-        "reading key with `context` (HPKE: X25519, HKDF-SHA256, ChaCha20-Poly1305); `opened` is its plaintext. "
-        "In the bad cases the receiver expects `task` and `invitation`.",
+        "about": "All documents are to the byte as CrowdFL writes them. `ticket` is the invitation behind its private key, as "
+        "a link holds both. The answer is sealed to the reading key with `context` (HPKE: X25519, HKDF-SHA256, "
+        "ChaCha20-Poly1305); `opened` is its plaintext. Whoever reads requests has `invitation`; of certificates, "
+        "the public keys.",
         "task": TASK,
-        "invitation": INVITATION,
+        "requester": _public("requester"),
+        "recruiter": _public("recruiter"),
+        "kgc": _public("kgc"),
+        "ticket": f"{_letters(_raw_keys('link')[0].private_bytes_raw())} {_invitation()}",
+        "invitation": _invitation(),
         "private": {"signing": mine[0].private_bytes_raw().hex(), "reading": mine[1].private_bytes_raw().hex()},
-        "who": who,
-        "kgc": _raw_keys("kgc")[0].public_key().public_bytes_raw().hex(),
-        "request": _request("mine", "mine", "mine"),
-        "context": f"crowdfl enrolment 2 {TASK} {digest} {signing} {reading}",
+        "who": _name("mine"),
+        "request": _request(),
+        "context": _context(TASK, NUMBER, 1, signing, reading),
         "opened": opened.hex(),
         "certificate": certificate,
+        "recruited": _certificate(_invitation("recruiter")),
         "bundle": bundle.hex(),
-        "bad": refused,
+        "bad": [{"name": name, "request": request, "error": error} for name, request, error in requests],
+        "bad certificates": [{"name": name, "certificate": text, "error": error} for name, text, error in certificates],
         "cut short": [{"opened": opened[:end].hex(), "error": "Truncated"} for end in (0, 5, 8, 20, -10, -1)],
     }
 

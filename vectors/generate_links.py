@@ -32,7 +32,7 @@ def signing(label: str) -> Ed25519PrivateKey:
     return Ed25519PrivateKey.from_private_bytes(stream(label, 32))
 
 
-REQUESTER = signing("requester")
+REQUESTER, LINK = signing("requester"), signing("link")
 KGC_KEY, SP_KEY = (signing(name).public_key().public_bytes_raw() for name in ("kgc", "sp"))
 
 
@@ -53,20 +53,24 @@ def sign(payload: str) -> bytes:
 
 
 def payload_of(**changes: Json) -> str:
-    return json.dumps({"task": TASK, "number": NUMBER, "expires": 2000000000.25, "replaces": ""} | changes)
+    key = LINK.public_key().public_bytes_raw().hex()
+    usual: dict[str, Json] = {"task": TASK, "number": NUMBER, "device": 1, "key": key, "expires": 2000000000.25}
+    return json.dumps(usual | changes)
 
 
 def good(name: str, page: str, sp: str, payload: str) -> Json:
     """A link, what its invitation file holds, and what a phone must find in it."""
     signature, shown = sign(payload), "" if page == f"{sp}/join/" else sp
-    data = message(70, payload, signature, KGC, shown, KGC_KEY, SP_KEY)
+    key = LINK.private_bytes_raw()
+    data = message(70, payload, signature, key, KGC, shown, KGC_KEY, SP_KEY)
     return {
         "name": name,
         "page": page,
         "link": f"{page}#{letters(data)}",
         "message": data.hex(),
-        "invitation": f"crowdfl invitation {letters(signature)} {payload}",
+        "invitation": f"{letters(key)} crowdfl invitation {letters(signature)} {payload}",
         "task": TASK,
+        "device": json.loads(payload)["device"],
         "expires": json.loads(payload)["expires"],
         "kgc": KGC,
         "sp": sp,
@@ -78,7 +82,7 @@ def good(name: str, page: str, sp: str, payload: str) -> Json:
 def bad() -> list[Json]:
     """Fragments that must be refused, and why."""
     signature = sign(payload_of())
-    fields = (payload_of(), signature, KGC, "", KGC_KEY, SP_KEY)
+    fields = (payload_of(), signature, LINK.private_bytes_raw(), KGC, "", KGC_KEY, SP_KEY)
 
     def changed(place: int, value: str | bytes) -> str:
         return letters(message(70, *fields[:place], value, *fields[place + 1 :]))
@@ -95,7 +99,7 @@ def bad() -> list[Json]:
         ("padding", text + "=", "FormatError"),
         ("another alphabet", text.replace("_", "/").replace("-", "+") + "+", "FormatError"),
         ("a space", text[:40] + " " + text[40:], "FormatError"),
-        ("a last letter that nothing ends with", other(number=NUMBER + "0")[:-1] + "9", "FormatError"),
+        ("a last letter that nothing ends with", other(expires=20000000000.25)[:-1] + "9", "FormatError"),
         ("cut off", letters(whole[:-1]), "Truncated"),
         ("one byte more", letters(whole + b"\0"), "TrailingBytes"),
         ("another magic", letters(b"CFLX" + whole[4:]), "FormatError"),
@@ -103,19 +107,24 @@ def bad() -> list[Json]:
         ("another kind", letters(message(19, *fields)), "FormatError"),
         ("too long", "A" * 4097, "LimitExceeded"),
         ("a short signature", changed(1, signature[:-1]), "FormatError"),
-        ("a short key of KGC", changed(4, KGC_KEY[:-1]), "FormatError"),
-        ("a long key of SP", changed(5, SP_KEY + b"\0"), "FormatError"),
+        ("a short key of its own", changed(2, LINK.private_bytes_raw()[:-1]), "FormatError"),
+        ("a short key of KGC", changed(5, KGC_KEY[:-1]), "FormatError"),
+        ("a long key of SP", changed(6, SP_KEY + b"\0"), "FormatError"),
         ("no task", other(task=""), "FormatError"),
         ("a task that leads elsewhere", other(task=f"../{TASK[3:]}"), "FormatError"),
         ("a task in capitals", other(task=TASK.upper()), "FormatError"),
-        ("plain HTTP", changed(2, "http://kgc.example:7101"), "PlainHttpRefused"),
-        ("plain HTTP to a name that looks like loopback", changed(3, "http://127.0.0.1.example"), "PlainHttpRefused"),
-        ("a place with a password", changed(2, "https://user:word@kgc.example"), "FormatError"),
-        ("a place with a query", changed(2, "https://kgc.example/?x"), "FormatError"),
-        ("no KGC", changed(2, ""), "FormatError"),
-        ("a script for KGC", changed(2, "javascript:alert(1)"), "FormatError"),
-        ("a place with a line break", changed(2, f"{KGC}\n"), "FormatError"),
-        ("a script for SP", changed(3, "data:text/html,x"), "FormatError"),
+        ("plain HTTP", changed(3, "http://kgc.example:7101"), "PlainHttpRefused"),
+        ("plain HTTP to a name that looks like loopback", changed(4, "http://127.0.0.1.example"), "PlainHttpRefused"),
+        ("a place with a password", changed(3, "https://user:word@kgc.example"), "FormatError"),
+        ("a place with a query", changed(3, "https://kgc.example/?x"), "FormatError"),
+        ("no KGC", changed(3, ""), "FormatError"),
+        ("a script for KGC", changed(3, "javascript:alert(1)"), "FormatError"),
+        ("a place with a line break", changed(3, f"{KGC}\n"), "FormatError"),
+        ("a script for SP", changed(4, "data:text/html,x"), "FormatError"),
+        ("a number that is no number", other(number='n\u00b0 "7"'), "DocumentError"),
+        ("a device too many", other(device=6), "DocumentError"),
+        ("no device", other(device=0), "DocumentError"),
+        ("a key that is none", other(key="0123"), "DocumentError"),
         ("a time that is no number", other(expires="2000000000"), "DocumentError"),
         ("a time before all time", other(expires=-1), "DocumentError"),
         ("a field more", other(more=1), "DocumentError"),
@@ -129,20 +138,16 @@ def bad() -> list[Json]:
 def document() -> Json:
     return {
         "about": "Invitations as links: the fragment is a message of kind 70 in base64url without padding. `invitation` is the "
-        "document that a phone puts together from its first two fields. docs/formats.md defines the form.",
+        "document that a phone puts together from its first two fields, behind the private key of the third. docs/formats.md "
+        "defines the form.",
         "requester": REQUESTER.public_key().public_bytes_raw().hex(),
         "good": [
             good("the page of SP", PAGE, SP, payload_of()),
             good("a page elsewhere", "https://pages.example/join/", SP, payload_of(expires=2000000000.123456)),
             good("plain HTTP on loopback", "http://127.0.0.1:7102/join/", "http://127.0.0.1:7102", payload_of()),
             good("a whole number of seconds", PAGE, SP, payload_of(expires=2000000000)),
-            good(
-                "a payload of another form",
-                PAGE,
-                SP,
-                payload_of(number='n\u00b0 "7" \U0001f600\t').replace(", ", " , "),
-            ),
-            good("letters that are not ASCII", PAGE, SP, payload_of().replace(NUMBER, "n\u00b0 \U0001f600")),
+            good("a payload of another form", PAGE, SP, payload_of().replace(", ", " ,  ")),
+            good("a second device", PAGE, SP, payload_of(device=2)),
         ],
         "bad": bad(),
     }

@@ -26,6 +26,7 @@ Field: TypeAlias = "bytes | str | int | tuple[Field, ...]"
 
 TASK = "0123456789abcdef" * 4
 K, DECIMALS, MAX_SAMPLES, ROUNDS, PAYMENT = 40, 3, 10, 5, 9_000_000
+CURRENCY = "EUR"
 WIDE = 2**128
 INITIAL = [-1000, 0, 2500, 7]  # in units of 10^-3
 CHANGES = [[120, -40, 3, 0], [100, -41, -3, 1], [90, -39, 0, -2]]  # of one sample, in units
@@ -377,7 +378,7 @@ def reward() -> Json:
         "statement": statement.hex(),
         "context": sealing.hex(),
         "envelope": message(18, mask, salt, sealed).hex(),
-        "claim": claim(person, amount, mask, salt).hex(),
+        "claim": claim(person, amount, mask, salt, v + CSP_SIGNING.sign(statement)).hex(),
     }
 
 
@@ -389,13 +390,39 @@ def equal_reward(signed: bytes) -> Json:
         "who": person.who,
         "amount": amount,
         "envelope": envelope.hex(),
-        "claim": claim(person, amount, 0, b"").hex(),
+        "claim": claim(person, amount, 0, b"", b"").hex(),
+        "beside": claim_beside(person, amount),
     }
 
 
-def claim(person: Person, amount: int, mask: int, salt: bytes) -> bytes:
-    fields = (TASK, person.who, (1,), (amount,), (mask,), (salt,))
-    return message(19, *fields, person.signing.sign(b"crowdfl claim 2" + message(19, *fields, b"")))
+def claim(person: Person, amount: int, mask: int, salt: bytes, shown: bytes, beside: Field = ((), b"", 0)) -> bytes:
+    fields = (TASK, person.who, (1,), (amount,), (mask,), (salt,), (shown,), *beside)
+    return message(19, *fields, person.signing.sign(b"crowdfl claim 4" + message(19, *fields, b"")))
+
+
+def attestation(claimed: bytes, who: str, total: int, where: bytes, counter: int) -> dict[str, Json]:
+    """CSP's word on a claim of one round, and its word to the payer."""
+    said = (TASK, who, 1 + counter, total, CURRENCY, where, counter)
+    statement = message(89, *said, CSP_SIGNING.sign(b"crowdfl pay statement 1" + message(89, *said, b"")))
+    signature = CSP_SIGNING.sign(b"crowdfl attestation 3" + sha256(claimed) + sha256(statement))
+    return {"statement": statement.hex(), "attestation": message(20, sha256(claimed), statement, signature).hex()}
+
+
+def claim_beside(person: Person, amount: int) -> Json:
+    """A claim that names two unused rounds and a destination, the third one; and a claim of these alone."""
+    where, empty = sha256(stream("sealed destination", 512)), ((),) * 5
+    whole = claim(person, amount, 0, b"", b"", ((2, 4), where, 3))
+    rest = (TASK, person.who, *empty, (2, 4), where, 3)
+    return {
+        "unused": [2, 4],
+        "destination": where.hex(),
+        "counter": 3,
+        "claim": whole.hex(),
+        "claim without rewards": message(
+            19, *rest, person.signing.sign(b"crowdfl claim 4" + message(19, *rest, b""))
+        ).hex(),
+        **attestation(whole, person.who, amount, where, 3),
+    }
 
 
 def records() -> list[Json]:

@@ -33,9 +33,8 @@ SETTINGS: Body = {
     "weighting": "samples",
     "check": "bounds",
     "max_norm": 5.0,
-    "strategy": "discard",
     "window": 3600.0,
-    "grace": 600.0,
+    "late": 0.0,
     "min_participants": 5,
     "epsilon": None,
     "delta": None,
@@ -104,11 +103,11 @@ PLAN: Body = {
     "enrol_until": "2026-12-01T18:00:00+01:00",
     "start_at": None,
     "start_with": 5,
-    "every": None,
-    "daily": "18:00 Europe/Berlin",
+    "every": "day at 18:00 Europe/Berlin",
     "closes": "deadline",
     "goal": None,
     "unused_pay": None,
+    "room": 2592000.0,
 }
 
 
@@ -135,9 +134,11 @@ def definition(**changes: Json) -> Body:
         "language": "en",
         "consent": {"version": "", "text": ""},
         "texts": {},
-        "claim_window": 604800.0,
+        "rounds_until": 1798761600,
+        "claims_until": 1799366400,
         "requester": public("requester"),
         "payer": payer().public_key().public_bytes_raw().hex(),
+        "recruiter": "",
         "training": TRAINING,
     }
     return body | changes
@@ -168,8 +169,8 @@ def definitions() -> list[Json]:
         good("without spaces, in order", json.dumps(definition(), separators=(",", ":"), sort_keys=True)),
         good("on many lines", json.dumps(definition(), indent=2) + "\r\n"),
         good("numbers of every form", json.dumps(definition(training=TRAINING | numbers))),
-        good("numbers written otherwise", usual.replace("0.005", "5e-3").replace("604800.0", "6.0480E+5")),
-        good("a whole number of seconds", json.dumps(definition(claim_window=604800))),
+        good("numbers written otherwise", usual.replace("0.005", "5e-3").replace("2592000.0", "2.5920E+6")),
+        good("a whole number of seconds", json.dumps(definition(plan=PLAN | {"room": 2592000}))),
         good("characters as they are", json.dumps(definition(purpose=CHARACTERS), ensure_ascii=False)),
         good("characters escaped", json.dumps(definition(purpose=CHARACTERS, training=ODD_NAMES))),
         good("everyone counts once", json.dumps(definition(settings=SETTINGS | {"weighting": "equal"}))),
@@ -204,7 +205,7 @@ def bad_definitions() -> list[Json]:
         ("signed by another", signed("definition", payload, "somebody"), "BadSignature"),
         ("signed as another kind", "crowdfl definition" + signed("order", payload, "requester")[13:], "BadSignature"),
         ("another purpose", fine.replace("Tell", "Sell"), "BadSignature"),
-        ("a number in another form", fine.replace("604800.0", "604800"), "BadSignature"),
+        ("a number in another form", fine.replace("2592000.0", "2592000"), "BadSignature"),
         ("a space more", fine.replace(", ", ",  ", 1), "BadSignature"),
         ("a space after it", fine + " ", "BadSignature"),
     ]
@@ -230,10 +231,12 @@ def bad_definitions() -> list[Json]:
         ("consent", "yes"),
         ("texts", ["de"]),
         ("language", None),
-        ("claim_window", -1.0),
-        ("claim_window", 2e12),
-        ("claim_window", "604800"),
-        ("claim_window", True),
+        ("rounds_until", 0),
+        ("rounds_until", 1798761600.5),
+        ("rounds_until", 1799366401),
+        ("claims_until", 253402300800),
+        ("claims_until", "1799366400"),
+        ("claims_until", True),
         ("requester", "xyz"),
         ("arrays", [["w", [0]]]),
         ("arrays", [["w", [2.5]]]),
@@ -251,8 +254,7 @@ def bad_definitions() -> list[Json]:
 
 def others() -> Body:
     task, who = "0123456789abcdef" * 4, name_of("participant")
-    keys = {"signing": public("participant"), "reading": stream("reading", 32).hex()}
-    certificate: Body = {"task": task, "who": who, **keys, "replaces": ""}
+    certificate: Body = {"task": task, "who": who, "invitation": "an invitation", "request": "a request"}
     receipt: Body = {
         "task": task,
         "round": 2,
@@ -261,7 +263,7 @@ def others() -> Body:
         "late": False,
         "unused": False,
     }
-    appointment: Body = {"task": task, "fingerprint": hashlib.sha256(b"keys").hexdigest()}
+    appointment: Body = {"task": task, "fingerprint": hashlib.sha256(b"keys").hexdigest(), "csp": public("csp")}
     return {
         "task": task,
         "who": who,
@@ -271,13 +273,27 @@ def others() -> Body:
             "certificate",
             certificate,
             "kgc",
-            [("who", name_of("somebody")), ("signing", public("somebody")), ("reading", "x"), ("replaces", None)],
+            [("task", 1), ("who", None), ("invitation", 7), ("request", ["a request"])],
         ),
         "receipt": cases(
             "receipt",
             receipt,
             "sp",
             [("task", "f" * 64), ("round", 1), ("round", "2"), ("who", name_of("somebody")), ("digest", "00" * 32)],
+        ),
+        "ends": {"rounds_until": 1798761600, "claims_until": 1799366400},
+        "claims-extension": cases(
+            "claims-extension",
+            {"task": task, "until": 1799971200},
+            "csp",
+            [
+                ("task", "f" * 64),
+                ("until", 1799366400),
+                ("until", 1799971201),
+                ("until", 1799971200.5),
+                ("until", "1799971200"),
+                ("until", True),
+            ],
         ),
     }
 
@@ -372,17 +388,16 @@ def pay() -> Body:
     estimates = [{"settings": SETTINGS | one, "plan": PLAN | other, "is": found} for one, other, found in ESTIMATES]
     task, who, to = hashlib.sha256(b"task").hexdigest(), name_of("participant"), "Ann, room 3 (\u4e2d)"
     keys = {"signing": public("participant"), "payer": payer().public_key().public_bytes_raw().hex()}
-    body = {"task": task, "who": who, **keys, "claimed": "1250000", "way": "text", "to": to}
+    body = {"task": task, "who": who, **keys, "counter": "2", "way": "text", "to": to}
     payload = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
     return {
         "estimates": estimates,
         "destinations": DESTINATIONS,
         "refused": NO_DESTINATIONS,
         "payer": payer().private_bytes_raw().hex(),
-        "claimed": "1250000",
         "destination": body,
         "signed": signed("destination", payload, "participant"),
-        "context": f"crowdfl destination 1 {task} {who} 1250000",
+        "context": f"crowdfl destination 2 {task} {who} 2",
     }
 
 
@@ -425,11 +440,11 @@ def problems() -> list[Json]:
 
 
 def document() -> Json:
-    names = ("requester", "kgc", "sp", "participant", "somebody")
+    names = ("requester", "kgc", "sp", "csp", "participant", "somebody")
     return {
         "about": "Documents as a participant reads them. `signed` is what the signature of a definition is over, in hex, and "
-        "`task` its id. Keys are private Ed25519 keys; KGC signs appointments and certificates, SP receipts. docs/formats.md "
-        "defines all.",
+        "`task` its id. Keys are private Ed25519 keys; KGC signs appointments, which name CSP's key, and certificates, SP "
+        "receipts, CSP that claims end later (`ends` are the dates of its task). docs/formats.md defines all.",
         "keys": {name: signing(name).private_bytes_raw().hex() for name in names},
         "definitions": definitions(),
         "bad": bad_definitions(),

@@ -58,7 +58,8 @@ class DivisionCsp:
     divisors: int
 
     def answer(self, request: bytes) -> bytes:
-        limits, kind = self.party.limits(self.dividends + self.divisors), Message.kind_of(request)
+        limits = self.party.limits(self.dividends + self.divisors)
+        kind = Message.kind_of(request)
         if kind == GuardRequest.kind:
             return self.party.send(self.guard(GuardRequest.from_bytes(request, limits)))
         if kind == PolynomialsRequest.kind:

@@ -44,7 +44,7 @@ from crowdfl.services.http.auth import Tokens
 from crowdfl.services.run import open_retention
 from crowdfl.settings import ServiceSettings, TaskSettings
 from crowdfl.storage import atomic, blobs
-from crowdfl.storage.blobs import MemoryBlobs
+from crowdfl.storage.memory_blobs import MemoryBlobs
 from crowdfl.storage.settings_file import SERVICES, read_service
 from crowdfl_lab.demo.processes import port_options, set_up
 from crowdfl_lab.report.output import deliver, progress_to_stderr
@@ -56,7 +56,7 @@ _PARAMETERS, _PEOPLE, _ROUNDS = 200, 5, 3
 _BUDGET = 9_000_000  # of a round, in millionths
 _AT_ONCE = 2  # campaigns
 _WINDOW = 40.0
-_TO_CLAIM = 90.0  # a server may be starting again
+_TO_CLAIM = 90  # a server may be starting again
 _LONGEST = 1200.0  # seconds of one campaign, whatever happens
 _SAMPLE_SECONDS = 5.0
 _PARTS = 3  # of the run, which are compared
@@ -92,7 +92,9 @@ class Servers:
     """The three processes, started again whenever one ends."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
-        self.folder, self.trouble, self.kills = folder, folder / "trouble", Counter[str]()
+        self.folder = folder
+        self.trouble = folder / "trouble"
+        self.kills = Counter[str]()
         set_up(folder / "roles", *port_options())
         self.trouble.mkdir()
         self._running = {role: self._start(role) for role in ROLES}
@@ -153,7 +155,8 @@ class Seen:
 @contextmanager
 def campaign(own: RequesterFile, bank: str, seen: Seen, number: int) -> Iterator["Campaign"]:
     with open_requester(own, Backoff(deadline=_LONGEST)) as requester, ExitStack() as stack:
-        kgc, sp = KgcClient(own.link(own.settings.kgc).open()), SpClient(own.link(own.settings.sp).open())
+        kgc = KgcClient(own.link(own.settings.kgc).open())
+        sp = SpClient(own.link(own.settings.sp).open())
         cashier = SpClient(own.link(own.settings.sp).open(Bearer(bank), Backoff(deadline=_LONGEST)))
         for client in (kgc, sp, cashier):
             stack.enter_context(closing(client))
@@ -177,7 +180,7 @@ class Campaign:
         until, zeros = time.monotonic() + _LONGEST, [np.zeros(_PARAMETERS)]
         task = self._patiently(until, lambda: self.requester.create(self._definition(), zeros))
         name = self._patiently(until, lambda: self.requester.fund(task, _ROUNDS * _BUDGET, "all"))
-        self._patiently(until, lambda: self.cashier.confirm_deposit(task, name, _ROUNDS * _BUDGET))
+        self._patiently(until, lambda: self.cashier.confirm_deposit(task, name, _ROUNDS * _BUDGET, "EUR"))
         invitations = self._patiently(until, lambda: self.requester.invite(task, _PEOPLE, 86400.0))
         tools = Tools.unwatched()
         people = [
@@ -196,7 +199,7 @@ class Campaign:
 
     def _definition(self) -> Definition:
         sizes = {"max_participants": _PEOPLE, "min_participants": 3, "max_samples": 20, "decimals": 3, "clip": 2.0}
-        times = {"rounds": _ROUNDS, "window": _WINDOW, "grace": 10.0}
+        times = {"rounds": _ROUNDS, "window": _WINDOW, "late": 10.0}
         settings = TaskSettings.of(profile="shares", lanes=256, budget=str(_BUDGET // 10**6), **sizes | times)
         shape = ModelShape.of({"w": np.zeros(_PARAMETERS)})
         return Definition(f"soak {self.number}", "none", "nobody", shape, settings, _TO_CLAIM, {})
@@ -229,7 +232,7 @@ class Campaign:
         moves = self._patiently(until, lambda: self.requester.sp.movements(task))
         given = sum(one["amount"] for one in moves if one["source"] == "requester")
         back = sum(one["amount"] for one in moves if one["target"] == "requester")
-        paid = sum(int(person.blobs.get("paid")) for person in people)
+        paid = sum(person.claimed.booked or 0 for person in people)
         if given != _ROUNDS * _BUDGET or given - back != paid:
             raise ServiceUnavailable(f"campaign {self.number}: {given} went in, {back} came back, {paid} was paid")
 
@@ -266,7 +269,9 @@ def _campaigns(servers: Servers, bank: str, seen: Seen, over: threading.Event, f
 
 def _disturb(servers: Servers, seen: Seen, over: threading.Event, seed: int) -> None:
     """One thing after the other, with rests between them; the last is over before the campaigns are."""
-    draw, full, clock = random.Random(seed), servers.trouble / "full", servers.trouble / "clock"  # noqa: S311
+    draw = random.Random(seed)  # noqa: S311
+    full = servers.trouble / "full"
+    clock = servers.trouble / "clock"
     while not over.wait(draw.uniform(5.0, 20.0)):
         what = draw.choice(["kill", "kill", "kill", "clock", "disk"])
         seen.troubles[{"kill": "processes killed", "clock": "jumps of the clock", "disk": "full disks"}[what]] += 1

@@ -13,7 +13,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeElapsedColumn
 
-from crowdfl.cli.output import Json, marked, show, waiting
+from crowdfl.cli.output import Json, marked, show
+from crowdfl.cli.waiting import waiting
 from crowdfl.errors import DataAltered, DataMissing, SettingsError
 from crowdfl_lab import wisdm_set
 from crowdfl_lab.wisdm_set import WISDM_FILE, WISDM_URL, read_wisdm
@@ -73,7 +74,7 @@ def build(
     path.write_bytes(data)
     made = hashlib.sha256(data).hexdigest()
     facts = {"file": str(path), "sha256": made, "raw_sha256": digest, "notes": list(faults.notes)}
-    words = f"{raw}: SHA-256 {digest}\n{path}: SHA-256 {made}\ntry: crowdfl data show npz:{path}"
+    words = f"{raw}: SHA-256 {digest}\n{path}: SHA-256 {made}\ntry: crowdfl train --look --data npz:{path}"
     show(facts, words, *marked(faults.notes), as_json=as_json)
 
 

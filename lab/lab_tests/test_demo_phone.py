@@ -8,6 +8,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 
@@ -23,7 +24,8 @@ from crowdfl.learning.datasets.csv_files import CsvFolder
 from crowdfl.learning.training import LocalTrainer
 from crowdfl.protocols.registry import profile_named
 from crowdfl.services.http.tls import client_context
-from crowdfl.settings import TaskSettings, origin_of
+from crowdfl.settings import PlanSettings, TaskSettings, origin_of
+from crowdfl.task_tables import flat_settings
 from crowdfl_lab.demo import phone
 from crowdfl_lab.demo.motion import ACTIVITIES, write_recordings
 from crowdfl_lab.demo.phone import certificate_page, fingerprint, share_authority
@@ -51,14 +53,22 @@ def task() -> dict:
 
 def test_the_task_fits_a_phone(tmp_path):
     """A profile that browsers compute, a crowd that a phone accepts, windows of minutes; a sound task without warnings."""
-    settings = TaskSettings.of(**task()["settings"])
+    settings = TaskSettings.of(**flat_settings(task()["settings"], {"shares": task()["shares"]}))
     assert (settings.profile, settings.min_participants, settings.window) == ("shares", 5, 600.0)
     write_recordings(tmp_path, 0)
     trainer = LocalTrainer(f"csv:{tmp_path}", task()["training"])
-    trained, samples = trainer.train(trainer.learner.weights(), task()["training"], 1)
-    assert samples <= settings.max_samples
+    trained, _ = trainer.train(trainer.learner.weights(), task()["training"], 1)
     assert trainer.evaluate(trained)["accuracy"] > 0.8
     profile_named("shares").check(settings, trainer.learner.shape.parameters)
+
+
+def test_a_phone_that_never_claims_keeps_no_demo_from_its_end():
+    """Three rounds of ten minutes: what it has not claimed returns within hours."""
+    plan, settings = (
+        PlanSettings.parse(task()["plan"], ""),
+        TaskSettings.of(**flat_settings(task()["settings"], {"shares": task()["shares"]})),
+    )
+    assert plan.rounds_until(settings, time.time()) - time.time() < 6 * 3600
 
 
 def test_a_phone_has_one_authority_to_trust(tmp_path):

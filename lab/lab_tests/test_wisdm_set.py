@@ -133,6 +133,36 @@ class TestBuilt:
             wisdm_set.build_arrays(people)
 
 
+def whole_text() -> str:
+    """As many records of each activity as WISDM says of its own file, by 36 users in turn, in stretches of a minute."""
+    lines = []
+    for place, (activity, known) in enumerate(wisdm_set.KNOWN_RECORDS.items()):
+        for i in range(known):
+            user, step = i // 1200 % 36 + 1, place * 10**6 + i
+            x, y, z = (((user * 7 + place * 31 + i * pace) % 97 - 48) / 8 for pace in (3, 5, 11))
+            lines.append(f"{user},{activity},{(step + 1) * 50_000_000},{x},{y},{z};")
+    return "\n".join(lines)
+
+
+@pytest.mark.second
+def test_a_text_of_wisdms_own_size_becomes_the_published_cut(tmp_path):
+    """1,098,207 records, checked against WISDM's counts; with a third of one activity missing it is refused."""
+    raw = tmp_path / wisdm_set.WISDM_FILE
+    text = whole_text()
+    raw.write_text(text)
+    done = CliRunner().invoke(app, ["wisdm", "build", str(raw), str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    with np.load(tmp_path / wisdm_set.SET_FILE) as file:
+        label, train, user = file["label"], file["train"], file["user"]
+    assert len(label) == 36 * 70
+    counts = dict(zip(ACTIVITIES, np.bincount(label[train], minlength=6).tolist(), strict=True))
+    assert counts == wisdm_set.TABLE_2
+    assert set(np.bincount(user[train])[1:].tolist()) == {49}
+    raw.write_text(text.replace("Sitting", "Walking", 20_000))
+    done = CliRunner().invoke(app, ["wisdm", "build", str(raw), str(tmp_path / "again.npz")])
+    assert isinstance(done.exception, DataAltered)
+
+
 def test_a_missing_text_says_in_one_line_what_to_download_and_run(tmp_path):
     """From where, and both commands."""
     done = CliRunner().invoke(app, ["wisdm", "build", str(tmp_path / "raw.txt")])

@@ -45,7 +45,8 @@ def is_enough(sigma: int, length: int, rounds: int, epsilon: float, delta: float
 
 def least_sigma(length: int, rounds: int, epsilon: float, delta: float, most: int) -> int | None:
     """The smallest such sigma, a little more than is enough; None if it is above `most`."""
-    low, high = 0, most + 1
+    low = 0
+    high = most + 1
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if is_enough(middle, length, rounds, epsilon, delta) else (middle, high)

@@ -227,7 +227,9 @@ class ChainBroken(ProtocolError):
 
 
 class RolledBack(ChainBroken):
-    """A server shows another history than CSP's signed records: it was set back, or cheats. The task ends."""
+    """A server shows another history than CSP's signed records or its own notes: it was set back, or cheats. The task ends."""
+
+    is_own = False  # as a server's own notes show
 
 
 class UploadRejected(ProtocolError):
@@ -254,8 +256,8 @@ class MasksDoNotFit(ClaimRefused):
     """The masks shown are not those that were committed to."""
 
 
-class AlreadyPaid(ClaimRefused):
-    """The claim was paid already."""
+class OlderDestination(ClaimRefused):
+    """The claim names a place to be paid that its owner has replaced."""
 
 
 class CampaignError(CrowdFLError):
@@ -318,6 +320,10 @@ class LedgerConflict(Conflict):
     """A movement of that name was made with other contents."""
 
 
+class TakingPartStopped(CampaignError):
+    """Somebody takes no further part in this program: it was stopped, or the local servers have ended."""
+
+
 class Forbidden(CampaignError):
     """This is not for this caller."""
 
@@ -358,8 +364,16 @@ class DepositRefused(CampaignError):
     """The deposit was announced with another amount, or was decided otherwise before."""
 
 
+class WrongCurrency(DepositRefused):
+    """The money is in another currency than the task's."""
+
+
 class UnknownPayment(CampaignError):
-    """The task has no payment to that participant."""
+    """The task has no such payment."""
+
+
+class PayoutRefused(CampaignError):
+    """What SP shows of a payment does not fit what others have signed, or what was paid before."""
 
 
 class PaymentError(CampaignError):
@@ -414,6 +428,10 @@ class StoreUnavailable(StoreError):
     """The database cannot be reached, or stays locked for too long."""
 
     passes = True
+
+
+class GuardMissing(StoreUnavailable):
+    """A server's notes of its steps are not there, or not all: no step is taken until its operator has acted."""
 
 
 class StoreExposed(StoreError):

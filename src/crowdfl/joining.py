@@ -5,16 +5,18 @@ import json
 import os
 import re
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from crowdfl.documents.signed import Definition
-from crowdfl.errors import PackageMissing, SettingsError
+from crowdfl.errors import NotReady, PackageMissing, SettingsError, TakingPartStopped
 from crowdfl.learning.functions import (
     NOT_METRICS,
     EvaluateFunction,
@@ -31,13 +33,22 @@ from crowdfl.learning.models.forms import (
     write_safetensors,
 )
 from crowdfl.learning.models.shape import Weights
+from crowdfl.notebook import in_notebook
+from crowdfl.privacy import AverageNoise, PrivacyLedger, RoundPrivacy
 from crowdfl.results import RunResult
 from crowdfl.roles.participant.agent import Agent, event_words
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import Blobs
-from crowdfl.settings import ParticipantSettings, from_millionths
-from crowdfl.text import html_table, in_notebook, printable_lines, text_table
+from crowdfl.settings import ParticipantSettings, TaskSettings, from_millionths
+from crowdfl.storage.model_files import initial_model
+from crowdfl.tables import html_table, text_table
+from crowdfl.text import printable_lines
 
+if TYPE_CHECKING:
+    from crowdfl.services.client.opening import OwnInvitation
+
+_ONE_AT_A_TIME = threading.Lock()  # functions of several people of one program may share a network
+_OWN_SECONDS = 0.3  # between two looks, at servers of this program's own
 _QUIET = ("waiting",)  # of what happens, what is shown and not kept
 _EVENT = re.compile("rounds/([0-9]+)/event-(.+)")  # the rest is kept in the home: a later program shows it too
 _TROUBLES = ("refused", "nothing to contribute", "upload rejected", "reward refused", "given up")
@@ -53,6 +64,7 @@ class JoinedRound:
         metrics: What `evaluate` returned for the round's average; the last average is for the requester alone.
         reward: What it earned, if the task pays rewards.
         trouble: Why its update is not in the average, or not paid.
+        privacy: In a task with `epsilon`, what the round has cost, and what noise did to the average, if it was read.
     """
 
     number: int
@@ -60,12 +72,14 @@ class JoinedRound:
     metrics: Mapping[str, float] = field(default_factory=dict)
     reward: Decimal | None = None
     trouble: str = ""
+    privacy: RoundPrivacy | None = None
 
     def row(self) -> dict[str, float]:
         """The round as one flat row of numbers, for a data frame; what there was not has no entry."""
         samples = {} if self.samples is None else {"samples": self.samples}
         reward = {} if self.reward is None else {"reward": float(self.reward)}
-        return {"round": self.number} | samples | dict(self.metrics) | reward
+        cost = {} if self.privacy is None else self.privacy.row()
+        return {"round": self.number} | samples | dict(self.metrics) | cost | reward
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -79,6 +93,7 @@ class JoinResult(RunResult):
         history: The rounds that it had to do with, in order.
         model: The newest average that it has read, in the form that its functions know, with what stays here (`personalize`).
         paid: What was claimed and accepted; None without rewards, or before the claim.
+        privacy: In a task with `epsilon`, what this device has charged and spent; None without noise.
     """
 
     counted: ClassVar[str] = "samples"
@@ -88,6 +103,7 @@ class JoinResult(RunResult):
     history: tuple[JoinedRound, ...]
     model: Any
     paid: Decimal | None
+    privacy: PrivacyLedger | None = None
 
     @property
     def rewards(self) -> dict[int, Decimal]:
@@ -96,14 +112,16 @@ class JoinResult(RunResult):
 
     def __str__(self) -> str:
         paid = [] if self.paid is None else [f"paid: {self.paid:f}"]
-        return "\n".join([text_table(*self._table()), f"the task is {self.state}", *paid])
+        cost = [] if self.privacy is None else self.privacy.lines()
+        return "\n".join([text_table(*self._table()), f"the task is {self.state}", *paid, *cost])
 
     def __repr__(self) -> str:
         return f"<JoinResult: {len(self.history)} rounds as {self.who}>\n{self}"
 
     def _repr_html_(self) -> str:
         paid = "" if self.paid is None else f"; paid: {self.paid:f}"
-        return f"{html_table(*self._table())}<p>the task is {html.escape(self.state)}{paid}</p>"
+        cost = "" if self.privacy is None else "".join(f"<p>{html.escape(line)}</p>" for line in self.privacy.lines())
+        return f"{html_table(*self._table())}<p>the task is {html.escape(self.state)}{paid}</p>{cost}"
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
         metrics = self._metric_names()
@@ -129,6 +147,7 @@ class AcceptedInvitation:
     least_participants: int | None = None
     agree: str | None = None
     language: str = ""
+    own: "OwnInvitation | None" = None  # of this program's own servers
 
     def run(
         self,
@@ -136,25 +155,26 @@ class AcceptedInvitation:
         evaluate: EvaluateFunction | None = None,
         data: Any = None,  # noqa: ANN401 -- handed on as it is
         *,
-        model: Any = None,  # noqa: ANN401 -- any form that a model has
+        initial: Any = None,  # noqa: ANN401 -- any form that a model has
         personalize: Sequence[str] = (),
         claim: bool = True,
         progress: bool = True,
     ) -> JoinResult:
         """Join and take part until the task ends; after an interruption, continue where it stopped.
 
-        The functions are those of `crowdfl.simulate`. Nothing but encrypted or shared updates leaves this machine.
+        The functions are those of `crowdfl.simulate`. Nothing but encrypted or shared updates leaves this machine. Rounds wait
+        for others: `start` takes the same, and does not wait for the end.
 
         Args:
             train: `train(model, data)`, `train(model)` or `train(model, data, info)`: returns the trained model,
                 `(model, samples)`, or an `Update`.
             evaluate: `evaluate(model, data)`: a dictionary of numbers, a number, or None. It sees each average but the last.
             data: Handed to the functions as it is; leave it out if they know where to find it.
-            model: An example of the form that the functions want, such as `network.state_dict()`; its numbers are not used,
-                but for integers, which are not averaged. Without it the task's own names decide: a list of float64 arrays
-                where the arrays have none, else a dictionary of them; with `form = "torch"` in the task's [training]
-                section, tensors of float32.
-            personalize: Layers of `model` that stay on this machine (FedPer): names, or patterns such as `head.*`. The task's
+            initial: As `simulate` takes it, for the form that the functions want, such as `network.state_dict()`. The task says
+                what everyone starts from: its numbers are not used, but for integers, which are not averaged. Without it
+                the task's own names decide: a dictionary of float64 arrays, where they have none a list, of one that array
+                itself; with `form = "torch"` in the task's [training] section, tensors of float32.
+            personalize: Layers of `initial` that stay on this machine (FedPer): names, or patterns such as `head.*`. The task's
                 model is without them. They are kept in the home, from round to round and after an interruption.
             claim: Claim the rewards once the task has ended; False leaves that to `crowdfl participant claim`.
             progress: Show what happens, line by line.
@@ -165,19 +185,119 @@ class AcceptedInvitation:
         What your functions raise comes out as it is, with a note which round it was; run it again to continue.
         """
         require_functions(train, evaluate)
+        return self._run(train, evaluate, data, initial, personalize, claim=claim, tell=_teller(shown=progress))
+
+    def start(
+        self,
+        train: TrainFunction,
+        evaluate: EvaluateFunction | None = None,
+        data: Any = None,  # noqa: ANN401 -- handed on as it is
+        *,
+        initial: Any = None,  # noqa: ANN401 -- any form that a model has
+        personalize: Sequence[str] = (),
+        claim: bool = True,
+        progress: bool = False,
+    ) -> "TakingPart":
+        """What `run` does, beside this program: several people of one program take part at the same time.
+
+        Their functions are called one at a time, so that they may share what they compute with, such as a network.
+
+        Returns:
+            Whoever takes part; its `result()` waits for the end and is what `run` returns.
+        """
+        require_functions(train, evaluate)
+        tell = _teller(shown=progress)
+        return TakingPart(self, partial(self._run, train, evaluate, data, initial, personalize, claim=claim, tell=tell))
+
+    def _run(
+        self,
+        train: TrainFunction,
+        evaluate: EvaluateFunction | None,
+        data: Any,  # noqa: ANN401
+        initial: Any,  # noqa: ANN401
+        personalize: Sequence[str],
+        *,
+        claim: bool,
+        tell: Callable[[str], None],
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> JoinResult:
+        initial = self.own.initial if initial is None and self.own is not None else initial_model(initial)
+        if not personalize and self.own is not None:
+            personalize = self.own.personalize
         try:
-            with _opened(self) as person:
-                form = partial(_form, model=model, personalize=personalize)
-                taking = _Taking(person, _teller(shown=progress))
-                return taking.part(self, train, evaluate, data, model, form, claim=claim)
+            with self._noted() as note, _opened(self) as person:
+                form = partial(_form, initial=initial, personalize=personalize)
+                taking = _Taking(person, tell, _Pause(self.own, stopped))
+                result = taking.part(self, train, evaluate, data, initial, form, claim=claim)
+                note(result)
+                return result
         except FunctionRaised as raised:
             error = raised.error
         raise error
+
+    @contextmanager
+    def _noted(self) -> Iterator[Callable[[JoinResult], None]]:
+        """For whoever runs the servers too, and waits for everyone."""
+        if self.own is None:
+            yield lambda _result: None
+            return
+        one = _invited().OwnPerson()
+        self.own.people.append(one)
+        try:
+            yield lambda result: setattr(one, "has_claimed", result.paid is not None)
+        except TakingPartStopped:
+            raise
+        except BaseException as raised:
+            one.error = raised.error if isinstance(raised, FunctionRaised) else raised
+            raise
+        finally:
+            one.is_done = True
 
     def look(self) -> str:
         """What the task is for, its terms, and who will read the model. Sends nothing about you."""
         with _opened(self, reads=True) as person:
             return printable_lines(person.summary(person.look()))
+
+
+class TakingPart:
+    """Somebody who takes part beside this program; made by `start`."""
+
+    def __init__(self, joining: AcceptedInvitation, run: Callable[..., JoinResult]) -> None:
+        self.joining = joining
+        self._stop = threading.Event()
+        self._result: JoinResult | BaseException | None = None
+        self._thread = threading.Thread(target=self._take_part, args=(run,), name="taking part", daemon=True)
+        self._thread.start()
+
+    def _take_part(self, run: Callable[..., JoinResult]) -> None:
+        try:
+            self._result = run(stopped=self._stop.is_set)
+        except BaseException as raised:  # noqa: BLE001 -- whoever asks for the result is told
+            self._result = raised
+
+    @property
+    def is_done(self) -> bool:
+        return not self._thread.is_alive()
+
+    def result(self, timeout: float | None = None) -> JoinResult:
+        """What `run` returns, once the task has ended; what it raised is raised here.
+
+        Args:
+            timeout: Seconds to wait at most; then it is a `NotReady`.
+        """
+        self._thread.join(timeout)
+        if isinstance(self._result, BaseException):
+            raise self._result
+        if self._result is None:
+            raise NotReady(f"the task of {self.joining.home} goes on: ask again, or `stop()`")
+        return self._result
+
+    def stop(self) -> None:
+        """Take no further part in this program; with the same home, `start` or `run` goes on later."""
+        self._stop.set()
+
+    def __repr__(self) -> str:
+        return f"<TakingPart: {self.joining.home}, {'done' if self.is_done else 'under way'}>"
 
 
 def join(
@@ -194,7 +314,8 @@ def join(
     Nothing is sent about you before `run`, which joins: `crowdfl.join("invitation.json").run(train, evaluate, data)`.
 
     Args:
-        invitation: The file that you were given.
+        invitation: The file that you were given. For one that `invite` of your own `crowdfl.local_servers` returned, nothing is
+            asked, and any number of people is enough.
         home: The folder for your keys and your state in this task, which `run` needs to continue; by default beside the
             invitation, with the ending `.home`.
         yes: You have read what the task is, and agree: nothing is asked. Needed where nobody can be asked, as in notebooks.
@@ -214,7 +335,11 @@ def join(
     path = Path(invitation)
     opening = _invited()
     own = opening.home_of(path) if home is None else Path(home)
-    joining = AcceptedInvitation(opening.read_invitation(path), own, least_participants, agree, _reader(language))
+    invited = opening.read_invitation(path)
+    joining = AcceptedInvitation(invited, own, least_participants, agree, _reader(language))
+    if isinstance(invitation, opening.OwnInvitation):  # whoever runs the servers and wrote the task knows what it is
+        yes = True
+        joining = replace(joining, own=invitation, least_participants=least_participants or 1)
     with _opened(joining, reads=True) as person:
         if not Agent(person, time.sleep).has_joined:
             _ask(person, path, yes=yes)
@@ -232,7 +357,8 @@ def _ask(person: Participant, path: Path, *, yes: bool) -> None:
     if yes:
         person.require_agreement(definition)
         return
-    words, version = printable_lines(person.summary(definition)), definition.consent.version
+    words = printable_lines(person.summary(definition))
+    version = definition.consent.version
     if in_notebook() or sys.stdin is None or not sys.stdin.isatty():
         agree = f", agree={version!r}" if version else ""
         raise SettingsError(f'{words}\nIf you agree, write crowdfl.join("{path}", yes=True{agree})')
@@ -258,6 +384,7 @@ class _Taking:
 
     person: Participant
     tell: Callable[[str], None]
+    pause: "_Pause"
 
     def part(
         self,
@@ -265,18 +392,18 @@ class _Taking:
         train: TrainFunction,
         evaluate: EvaluateFunction | None,
         data: Any,  # noqa: ANN401
-        model: Any,  # noqa: ANN401
+        initial: Any,  # noqa: ANN401
         form_of: Callable[[Definition], ModelForm],
         *,
         claim: bool,
     ) -> JoinResult:
-        agent = Agent(self.person, time.sleep)
+        agent = Agent(self.person, self.pause.sleep)
         self.person.on_event = self._note
         definition = agent.look()
         form = form_of(definition)
         seed = definition.training.get("seed", 0)
         trainer = _KeepingTrainer(train, evaluate, data, form, "you", definition.settings.rounds, seed)
-        trainer.begin(model, self.person.blobs)
+        trainer.begin(initial, self.person.blobs)
 
         def note(what: str, details: Mapping[str, Any]) -> None:
             if what == "joined":
@@ -288,6 +415,8 @@ class _Taking:
         return self._result(definition, trainer)
 
     def _note(self, what: str, details: Mapping[str, Any]) -> None:
+        if what == "waiting":  # for a server that is away, within one call
+            self.pause.require_going()
         if what not in _QUIET and "round" in details:
             name = f"rounds/{details['round']}/event-{what.replace(' ', '-')}"
             self.person.blobs.delete(name)
@@ -295,13 +424,41 @@ class _Taking:
         self.tell(event_words(what, details))
 
     def _result(self, definition: Definition, trainer: FunctionTrainer) -> JoinResult:
+        rounds = self._rounds(definition)
+        model = trainer.form.model(self.person.model(), trainer.own)
+        who = self.person.keys.who
+        booked = self.person.claimed.booked
+        paid = None if booked is None else from_millionths(booked)
+        ledger = self._ledger(definition.settings, rounds)
+        return JoinResult(definition.task, who, self.person.state, tuple(rounds), model, paid, ledger)
+
+    def _rounds(self, definition: Definition) -> list[JoinedRound]:
         earned = self.person.rewards() if definition.settings.budget is not None else {}
-        blobs, seen = self.person.blobs, self._seen()
+        seen = self._seen()
         numbers = sorted({number for _, number in seen} | set(earned))
-        rounds = tuple(self._round(seen, number, earned.get(number)) for number in numbers)
-        model, who = trainer.form.model(self.person.model(), trainer.own), self.person.keys.who
-        paid = from_millionths(int(blobs.get("paid"))) if blobs.has("paid") else None
-        return JoinResult(definition.task, who, self.person.state, rounds, model, paid)
+        rounds = [self._round(seen, number, earned.get(number)) for number in numbers]
+        return rounds if definition.settings.epsilon is None else self._with_costs(rounds, seen, definition.settings)
+
+    def _ledger(self, settings: TaskSettings, rounds: Sequence[JoinedRound]) -> PrivacyLedger | None:
+        return PrivacyLedger.of(settings, (one.privacy for one in rounds), self.person.charged_elsewhere)
+
+    def _with_costs(
+        self, rounds: Sequence[JoinedRound], seen: Mapping[tuple[str, int], Mapping[str, Any]], settings: TaskSettings
+    ) -> list[JoinedRound]:
+        who, opened, costs = self.person.keys.who, self.person.opened(), list[RoundPrivacy]()
+        for number in (one.number for one in rounds):
+            trained, noise = seen.get(("trained", number)), dict(seen.get(("noise", number), {}))
+            noise.pop("round", None)
+            cost = RoundPrivacy.of(
+                settings,
+                costs,
+                charged=[who] if trained else [],
+                spent_by=[who] if number in opened else [],
+                noise=AverageNoise(**noise) if noise else None,
+                updates=[trained["length"]] if trained else [],
+            )
+            costs.append(cost)
+        return [replace(one, privacy=cost) for one, cost in zip(rounds, costs, strict=True)]
 
     def _seen(self) -> dict[tuple[str, int], Mapping[str, Any]]:
         """By event and round, what happened since the participant joined."""
@@ -321,6 +478,27 @@ class _Taking:
         )
 
 
+@dataclass(frozen=True)
+class _Pause:
+    """How somebody waits between two looks at the platform, and what ends that."""
+
+    own: "OwnInvitation | None"
+    stopped: Callable[[], bool]
+
+    def sleep(self, seconds: float) -> None:
+        end = time.monotonic() + (seconds if self.own is None else min(seconds, _OWN_SECONDS))
+        while (left := end - time.monotonic()) > 0:
+            self.require_going()
+            time.sleep(min(left, _OWN_SECONDS))
+        self.require_going()
+
+    def require_going(self) -> None:
+        if self.own is not None and self.own.ended.is_set():
+            raise TakingPartStopped("the local servers of this task have ended, and with them the task")
+        if self.stopped():
+            raise TakingPartStopped("you have stopped taking part; with the same home, `run` goes on")
+
+
 class _KeepingTrainer(FunctionTrainer):
     """Keeps what is not averaged in the home, by round: a round that is trained again starts as it did the first time."""
 
@@ -332,12 +510,17 @@ class _KeepingTrainer(FunctionTrainer):
 
     def train(self, arrays: Weights, settings: Mapping[str, Any], number: int) -> tuple[Weights, int]:
         self.recall(number - 1)
-        trained = super().train(arrays, settings, number)
+        with _ONE_AT_A_TIME:
+            trained = super().train(arrays, settings, number)
         if self.own:
             self.blobs.delete(_own(number))
             kept = {name: entry_array(entry) for name, entry in self.own.items()}
             self.blobs.put(_own(number), write_safetensors(kept))
         return trained
+
+    def evaluate(self, arrays: Weights, number: int) -> dict[str, float]:
+        with _ONE_AT_A_TIME:
+            return super().evaluate(arrays, number)
 
     def recall(self, number: int) -> None:
         """As it was after this round, or the last one before it that was trained."""
@@ -350,12 +533,12 @@ def _own(number: int) -> str:
     return f"rounds/{number}/own"
 
 
-def _form(definition: Definition, model: Any, personalize: Sequence[str]) -> ModelForm:  # noqa: ANN401
+def _form(definition: Definition, initial: Any, personalize: Sequence[str]) -> ModelForm:  # noqa: ANN401
     """The form that the functions want, in the order of the task's model."""
-    if model is not None:
-        return ModelForm.of(model, personalize).ordered_as(definition.shape)
+    if initial is not None:
+        return ModelForm.of(initial, personalize).ordered_as(definition.shape)
     if personalize:
-        raise SettingsError("`personalize` needs `model`: an example that has the layers which stay here")
+        raise SettingsError("`personalize` needs `initial`: an example that has the layers which stay here")
     return dictionary_form(definition.shape, torch=definition.training.get("form") == "torch")
 
 

@@ -8,6 +8,7 @@ everyone has a sample, and the same seed deals the same.
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from crowdfl.errors import SettingsError
 from crowdfl.results import new_figure, written
-from crowdfl.text import html_table, text_table
+from crowdfl.tables import html_table, text_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -89,7 +90,7 @@ def iid(data: Any, people: int | Sequence[str], *, labels: Any = None, seed: int
     """
     names, size = _names(people), _length(data)
     _require_room(size, len(names), "people")
-    order = np.random.default_rng(seed).permutation(size)
+    order = _chance(seed).permutation(size)
     return Partition(
         data, dict(zip(names, np.array_split(order, len(names)), strict=True)), _labels(data, labels, size)
     )
@@ -119,7 +120,7 @@ def dirichlet(
         raise SettingsError(f"`alpha` is {alpha!r}; expected a number above 0")
     names, size = _names(people), _length(data)
     _require_room(size, len(names), "people")
-    known, rng = _require_labels(data, labels, size), np.random.default_rng(seed)
+    known, rng = _require_labels(data, labels, size), _chance(seed)
     for _ in range(_DRAWS):
         parts: list[list[_Places]] = [[] for _ in names]
         for kind in np.unique(known):
@@ -157,7 +158,7 @@ def shards(
         raise SettingsError(f"`per_person` is {per_person!r}; expected a whole number, 1 or more")
     names, size = _names(people), _length(data)
     _require_room(size, len(names) * per_person, "pieces")
-    known, rng = _require_labels(data, labels, size), np.random.default_rng(seed)
+    known, rng = _require_labels(data, labels, size), _chance(seed)
     mixed = rng.permutation(size)
     pieces = np.array_split(mixed[np.argsort(known[mixed], kind="stable")], len(names) * per_person)
     hands = rng.permutation(len(pieces)).reshape(len(names), per_person)
@@ -243,10 +244,22 @@ def _labels(data: Any, given: Any, size: int) -> npt.NDArray[Any] | None:  # noq
     return None if given is None else _column(data, given, size, "labels")
 
 
+def _chance(seed: int) -> np.random.Generator:
+    try:
+        return np.random.default_rng(index(seed))
+    except (TypeError, ValueError):
+        raise SettingsError(f"`seed` is {seed!r}; expected a whole number, 0 or more") from None
+
+
 def _require_labels(data: Any, given: Any, size: int) -> npt.NDArray[Any]:  # noqa: ANN401
     found = _labels(data, given, size)
     if found is None:
         raise SettingsError("this way of dealing goes by labels: give (inputs, labels), or say labels=...")
+    if found.dtype.kind == "f" and not (found == np.rint(found)).all():
+        raise SettingsError(
+            "this way of dealing goes by labels, and these are measured numbers: take `iid`, or say which of them belong "
+            "together, as in labels=np.digitize(values, [0.5, 1.5])"
+        )
     return found
 
 

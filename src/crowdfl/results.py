@@ -14,6 +14,7 @@ from crowdfl.storage.atomic import write_private
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 _WRITERS: Mapping[str, Callable[[object], bytes]] = {".npz": model_npz, ".safetensors": model_safetensors}
 
@@ -38,8 +39,12 @@ class RunResult:
     history: Sequence[RoundOfResult]
 
     def rows(self) -> list[dict[str, float]]:
-        """The history as flat rows of numbers: `pandas.DataFrame(result.rows())`."""
+        """The history as flat rows of numbers; `frame` has them as a table of pandas."""
         return [one.row() for one in self.history]
+
+    def frame(self) -> "DataFrame":
+        """The rows as a DataFrame, a line for each round. Needs pandas: `pip install 'crowdfl[pandas]'`."""
+        return new_frame(self.rows())
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the model's arrays under their names; `crowdfl task create --initial` takes such a file.
@@ -79,6 +84,18 @@ class RunResult:
 
     def _metric_names(self) -> list[str]:
         return list(dict.fromkeys(name for one in self.history for name in one.metrics))
+
+
+def new_frame(rows: Sequence[Mapping[str, Any]]) -> "DataFrame":
+    try:
+        from pandas import DataFrame
+    except ModuleNotFoundError as missing:
+        if missing.name != "pandas":
+            raise
+        raise PackageMissing(
+            "a DataFrame needs pandas: `pip install 'crowdfl[pandas]'`; `rows()` needs nothing"
+        ) from None
+    return DataFrame(rows)
 
 
 def new_figure(width: float, height: float) -> "Figure":

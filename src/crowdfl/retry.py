@@ -70,7 +70,8 @@ class Attempts:
         return delay
 
     def succeed(self) -> None:
-        self.failures, self._rest_until = 0, -math.inf
+        self.failures = 0
+        self._rest_until = -math.inf
 
     def wait(self, at_least: float = 0.0, tell: Callable[[float], object] = lambda _delay: None) -> bool:
         """Count a failure and sleep; False, at once, where that would go past the deadline. `tell` hears how long."""

@@ -2,7 +2,7 @@
 
 import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType, UnionType
@@ -12,10 +12,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from crowdfl.durations import seconds_in
 from crowdfl.errors import SettingsError
 
 _BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}  # pydantic's names
 _KINDS = {bool: "true or false", str: "a string", Path: "a path"}
+_ALIKE = 0.65  # of two names, that one may be the other mistyped
 _LISTED = 5  # unknown names that a message repeats
 _SHOWN = 60  # characters of a wrong value that a message repeats
 
@@ -25,6 +27,16 @@ class Expected:
     """In a type's annotation: what an error says is expected, where the type alone does not tell."""
 
     text: str
+
+
+@dataclass(frozen=True)
+class Duration:
+    """A length of time: text in files, seconds in programs and documents. `words` stand for seconds that need no number; `more`
+    are other texts, such as the example, that stay as they are."""
+
+    words: tuple[tuple[str, float], ...] = ()
+    more: Callable[[str], bool] | None = None
+    example: str = ""
 
 
 class SettingsTable(BaseModel):
@@ -51,13 +63,41 @@ class Settings(SettingsTable):
         """From what a file or a section holds, and what the program adds; errors name the place."""
         try:
             require_known(cls, found)
-            return cls(**found, **given)
+            return cls(**in_seconds(cls, found, only_text=True), **given)
         except SettingsError as wrong:
             raise SettingsError(f"{place}: {wrong}", wrong.faults) from None
 
 
 def settable(model: type[SettingsTable]) -> dict[str, FieldInfo]:
     return {name: field for name, field in model.model_fields.items() if field.description}
+
+
+def duration_of(field: FieldInfo) -> Duration | None:
+    """What marks a setting as a length of time."""
+    marks = [*field.metadata, *_marks(field.annotation)]
+    return next((mark for mark in marks if isinstance(mark, Duration)), None)
+
+
+def in_seconds(model: type[SettingsTable], found: Mapping[str, Any], *, only_text: bool = False) -> dict[str, Any]:
+    """The same with each length of time in seconds; `only_text`: a bare number is refused, since it does not say its unit."""
+    read = dict(found)
+    for name, setting in settable(model).items():
+        mark, value = duration_of(setting), found.get(name)
+        if mark is None or value is None or not (only_text or isinstance(value, str)):
+            continue
+        if mark.more is not None and isinstance(value, str) and mark.more(value):
+            continue
+        seconds = dict(mark.words).get(value, seconds_in(value)) if isinstance(value, str) else None
+        if seconds is None:
+            words = f"`{name}` is {_shown(value)}; expected {expected(name, setting)}"
+            raise SettingsError(words, {name: words})
+        read[name] = seconds
+    return read
+
+
+def is_section(field: FieldInfo) -> bool:
+    """Whether a setting is a table whose settings other models have."""
+    return get_origin(types_of(field.annotation)[0]) is dict
 
 
 def types_of(annotation: Any) -> list[Any]:  # noqa: ANN401 -- a type, in any form that typing has
@@ -82,7 +122,10 @@ def expected(name: str, field: FieldInfo) -> str:
     kinds = types_of(field.annotation)
     if said is not None:
         return said
-    if table_of(field) or get_origin(kinds[0]) is dict:
+    if (mark := duration_of(field)) is not None:
+        words = "".join(f' or "{word}"' for word in (*dict(mark.words), mark.example) if word)
+        return f'a length of time, as in "10 min" or "7 days"{words}, {_bounds(marks)} seconds'
+    if table_of(field) or is_section(field):
         return f"a table, [{name}]"
     if get_origin(kinds[0]) is Literal:
         return " or ".join(f'"{choice}"' for choice in get_args(kinds[0]))
@@ -110,7 +153,7 @@ def require_known(
 
 def _hint(name: str, known: Mapping[str, FieldInfo], inside: str) -> str:
     usual = name[:_SHOWN].replace("learning_rate", "rate").replace("lr", "rate")  # what other programs call it
-    near = difflib.get_close_matches(usual, known, 1)
+    near = [usual] if usual in known else difflib.get_close_matches(name[:_SHOWN], known, 1, _ALIKE)
     return f"`{inside}{ascii(name[:_SHOWN])[1:-1]}`" + (f" (did you mean `{inside}{near[0]}`?)" if near else "")
 
 
@@ -153,27 +196,30 @@ def _refusal(model: type[SettingsTable], given: Mapping[str, Any], wrong: Valida
 
 def _fault(model: type[SettingsTable], given: Mapping[str, Any], error: ErrorDetails) -> tuple[str, str]:
     """The name of one setting, and what is wrong with it."""
-    names, words = _place(model, error["loc"])
+    names, words, is_secret = _place(model, error["loc"])
     name = ".".join(names)
     if error["type"] == "missing":
         return name, f"`{name}` is missing; expected {words}"
     value: Any = given
     for part in names:
         value = value[part]
-    return name, f"`{name}` is {_shown(value)}; expected {words}"
+    return name, f"`{name}` is {'not shown, as a secret' if is_secret else _shown(value)}; expected {words}"
 
 
-def _place(model: type[SettingsTable] | None, location: tuple[int | str, ...]) -> tuple[list[str], str]:
-    """The name of a setting in pydantic's location, whose rest says which type or item did not fit; what is expected."""
+def _place(model: type[SettingsTable] | None, location: tuple[int | str, ...]) -> tuple[list[str], str, bool]:
+    """The name of a setting in pydantic's location, whose rest says which type or item did not fit; what is expected; and
+    whether it is a secret, which no repr shows either."""
     names: list[str] = []
-    words = ""
+    words, is_secret = "", False
     for part in location:
         if model is None or part not in model.model_fields:
             break
         field = model.model_fields[str(part)]
         names.append(str(part))
-        words, model = expected(".".join(names), field), table_of(field)
-    return names, words
+        words = expected(".".join(names), field)
+        model = table_of(field)
+        is_secret = is_secret or not field.repr
+    return names, words, is_secret
 
 
 def _shown(value: object) -> str:

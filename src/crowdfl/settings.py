@@ -10,21 +10,34 @@ import ipaddress
 import math
 import re
 import zoneinfo
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypedDict
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from crowdfl import accounting
+from crowdfl.durations import duration
 from crowdfl.errors import SettingsError
-from crowdfl.schema import Expected, Settings, SettingsTable
+from crowdfl.schema import Duration, Expected, Settings, SettingsTable, in_seconds
 
 MILLION = 1_000_000
 LANGUAGE = re.compile("[a-z]{2,3}(-[A-Z][a-z]{3})?(-([A-Z]{2}|[0-9]{3}))?")
 MOST_LANGUAGES = 20
+DAY = 86400.0
+LAST_DATE = 253_402_300_799  # the end of the year 9999, in seconds since 1970: everyone can still write it
+_ENROLMENT = 30 * DAY  # of a plan that gives no time to begin: as long as invitations are usually good
+MOST_DEVICES = 5  # of one person in a task, one after the other
 _LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 _FEWEST_PARTICIPANTS = 3  # with two, each one's own share of the result gives the other's away
 LOSSES = ("squared", "absolute", "huber")  # of values
@@ -41,8 +54,9 @@ _LONGEST = 10_000  # of what a phone is asked to do: it must not be kept busy fo
 _PNG = b"\x89PNG\r\n\x1a\n"
 _LARGEST_LOGO = 32_768  # bytes
 _LONGEST_MOMENT = 40  # characters
+_EACH_DAY = "day at "
 _LAST_YEAR = 3000  # a day after the last one that calendars have would stop a platform
-_STEPS = {
+SERVER_STEPS = {
     "none": (),
     "fedavgm": ("server_rate", "server_momentum"),
     "fedadagrad": ("server_rate", "server_momentum", "server_floor"),
@@ -202,13 +216,15 @@ def _is_moment(value: str) -> bool:
 
 def _daily(value: str) -> tuple[datetime.time, datetime.tzinfo]:
     """A time of day, and where it is that time."""
-    clock, _, zone = value.partition(" ")
+    clock, _, zone = value.removeprefix(_EACH_DAY).partition(" ")
     return datetime.datetime.strptime(clock, "%H:%M").time(), zoneinfo.ZoneInfo(zone or "UTC")
 
 
 def _is_daily(value: str) -> bool:
     try:
-        return bool(re.fullmatch("[0-9]{2}:[0-9]{2}( [A-Za-z0-9_+/-]{1,60})?", value)) and bool(_daily(value))
+        return bool(re.fullmatch(_EACH_DAY + "[0-9]{2}:[0-9]{2}( [A-Za-z0-9_+/-]{1,60})?", value)) and bool(
+            _daily(value)
+        )
     except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
         return False
 
@@ -266,14 +282,22 @@ _Count = Annotated[int, Field(ge=1, le=_LARGEST_NUMBER)]
 _People = Annotated[int, Field(ge=_FEWEST_PARTICIPANTS, le=_LARGEST_NUMBER)]
 _Positive = Annotated[_Number, Field(gt=0, le=_LARGEST_NUMBER)]
 _NotNegative = Annotated[_Number, Field(ge=0, le=_LARGEST_NUMBER)]
-_Seconds = Annotated[_Number, Field(gt=0, le=10**9)]
+_Seconds = Annotated[_Number, Field(gt=0, le=10**9), Duration()]
+_SomeSeconds = Annotated[_Number, Field(ge=0, le=10**9), Duration()]
+_Window = Annotated[_Number, Field(gt=0, le=_LARGEST_NUMBER), Duration()]
+_Late = Annotated[_Number, Field(ge=0, le=_LARGEST_NUMBER), Duration((("no", 0.0),))]
+_ClaimWindow = Annotated[_Number, Field(ge=0, le=10**12), Duration()]
 _Moment = Annotated[
     str,
     BeforeValidator(_moment),
     _fitting(_is_moment),
     Expected("a date and time with its offset from UTC, as in 2026-12-01T18:00:00+01:00"),
 ]
-_Daily = Annotated[str, _fitting(_is_daily), Expected('a time of day and a time zone, as in "18:00 Europe/Berlin"')]
+_EXAMPLE_DAY = "day at 18:00 Europe/Berlin"
+_Pace = Annotated[
+    Annotated[_Number, Field(gt=0, le=10**9)] | Annotated[str, _fitting(_is_daily)],
+    Duration(more=_is_daily, example=_EXAMPLE_DAY),
+]
 _Line = Annotated[str, Field(max_length=200), _fitting(str.isprintable), Expected("a line of at most 200 characters")]
 _Choices = Annotated[
     tuple[Annotated[_Line, Field(min_length=1)], ...],
@@ -312,6 +336,10 @@ _SP_KEY = "SP's public key, to check its word that a task has ended; without it,
 def _optional(example: object, description: str) -> Any:  # noqa: ANN401 -- as pydantic's Field
     """A setting that may be left out; the example is what a template shows."""
     return Field(default=None, examples=[example], description=description)
+
+
+def _length_units(norm: float | None, decimals: int) -> int:
+    return math.ceil(float(norm or 0) * float(10**decimals))
 
 
 class TaskSettings(Settings):
@@ -362,20 +390,18 @@ class TaskSettings(Settings):
         0.00001, "Of `epsilon`: the chance that it does not hold, 0.00001 by default."
     )
     noise: Literal["any"] | None = _optional("any", "Of `epsilon`: take a task whose noise is longer than an update.")
-    sigma: Annotated[int, Field(ge=1, le=_LARGEST_SIGMA)] | None = None  # of each server's noise, in units
     reference: bool = Field(
         default=False,
         description='Of "shares" where everyone counts once: the requester uploads an update of its own in each round, and who '
         "goes against it is left out.",
     )
-    strategy: Literal["discard", "retransmit"] = Field(
-        default="discard", description='What happens to uploads after the window; "retransmit" takes them in `grace`.'
-    )
-    window: _Positive = Field(
+    window: _Window = Field(
         default=3600.0,
-        description="Seconds in which a round takes uploads; the task's plan may close it earlier.",
+        description="How long a round takes uploads; the task's plan may close it earlier.",
     )
-    grace: _NotNegative = Field(default=600.0, description='Seconds after it in which "retransmit" takes uploads.')
+    late: _Late = Field(
+        default=0.0, description='How long after it late uploads are still taken, as in "10 min"; "no": not at all.'
+    )
     min_participants: _People = Field(
         default=3,
         description="With fewer, a round waits one more window, then is given up and its budget returned. "
@@ -410,10 +436,22 @@ class TaskSettings(Settings):
     key_bits: int = Field(
         default=2048, ge=2, le=_LONGEST_KEY, multiple_of=2, description="Key length; less than 2048 is for tests."
     )
+    # Of each server's noise, in units: the last, since it follows from the others where nobody names it.
+    sigma: Annotated[int, Field(ge=1, le=_LARGEST_SIGMA)] | None = Field(default=None, validate_default=True)
 
     @classmethod
     def of(cls, /, **settings: Any) -> Self:  # noqa: ANN401 -- each value is checked by its name
-        return cls(**settings)
+        """From keywords; a length of time is seconds, or text as in a file."""
+        return cls(**in_seconds(cls, settings))
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """As pydantic shows it, but noise with its unit."""
+        for name, value in super().__repr_args__():
+            if name == "sigma" and self.sigma is not None:
+                own = f"{self.sigma / 10**self.decimals:.4g} in the model's own"
+                yield name, f"{self.sigma} units of 10^-{self.decimals}, which are {own}"
+            else:
+                yield name, value
 
     @property
     def key(self) -> str:
@@ -430,7 +468,7 @@ class TaskSettings(Settings):
     @property
     def length_units(self) -> int:
         """Where everyone counts once, the largest length of an update in whole units: every device computes the same one."""
-        return math.ceil(float(self.max_norm or 0) * float(10**self.decimals))
+        return _length_units(self.max_norm, self.decimals)
 
     @property
     def noise_ratio(self) -> float:
@@ -448,6 +486,11 @@ class TaskSettings(Settings):
     def most_in_round(self) -> int:
         """How many people an average can be of."""
         return self.max_participants if self.per_round is None else self.per_round
+
+    @property
+    def most_devices(self) -> int:
+        """How many may join, all devices of everyone."""
+        return self.max_participants * MOST_DEVICES
 
     @property
     def most_cohorts(self) -> int:
@@ -510,6 +553,21 @@ class TaskSettings(Settings):
         fitting = (decimals for decimals in range(12, 0, -1) if norm * 10.0**decimals <= _LONGEST_UPDATE)
         return {**given, "decimals": next(fitting, 0)}
 
+    @field_validator("sigma")
+    @classmethod
+    def _least_noise(cls, sigma: int | None, info: ValidationInfo) -> int | None:
+        """What `epsilon` needs, where nobody says how much; None if no number here holds it."""
+        others = info.data
+        if (
+            sigma is not None
+            or others.get("epsilon") is None
+            or not {"max_norm", "decimals", "rounds", "delta"} <= others.keys()
+        ):
+            return sigma
+        length = _length_units(others["max_norm"], others["decimals"])
+        epsilon, delta = float(others["epsilon"]), float(others["delta"] or DELTA)
+        return accounting.least_sigma(length, others["rounds"], epsilon, delta, _LARGEST_SIGMA)
+
     @model_validator(mode="after")
     def _noise_is_enough(self) -> Self:
         """Every party computes it again: less noise than `epsilon` needs is refused by each."""
@@ -524,26 +582,21 @@ class TaskSettings(Settings):
                 f"with `epsilon`, `max_norm` in units of 10^-decimals is at most {_LONGEST_UPDATE}, and it is "
                 f"{self.length_units}: leave `decimals` out, or lower it"
             )
-        asked = self.length_units, self.rounds, float(self.epsilon), float(self.delta or DELTA)
-        needed = accounting.least_sigma(*asked, _LARGEST_SIGMA) if self.sigma is None else self.sigma
-        if needed is None:
+        if self.sigma is None:
             raise ValueError(
                 f"`epsilon` is {self.epsilon}: over {self.rounds} rounds that takes more noise than numbers here hold. "
                 "Raise it, or have fewer rounds"
             )
-        if not accounting.is_enough(needed, *asked):
+        asked = self.length_units, self.rounds, float(self.epsilon), float(self.delta or DELTA)
+        if not accounting.is_enough(self.sigma, *asked):
             raise ValueError(
-                f"noise of {needed} units is too little for epsilon = {self.epsilon} over {self.rounds} rounds"
+                f"noise of {self.sigma} units is too little for epsilon = {self.epsilon} over {self.rounds} rounds"
             )
-        self.__dict__["sigma"] = needed  # frozen for everyone else
         return self
 
     @model_validator(mode="after")
     def _steps_by_what_is_used(self) -> Self:
-        used = _STEPS[self.server_step]
-        for name in _STEPS["fedadam"]:
-            if name not in used and getattr(self, name) != type(self).model_fields[name].default:
-                raise ValueError(f'`{name}` has no effect with server_step = "{self.server_step}"; leave it out')
+        used = SERVER_STEPS[self.server_step]
         if "server_squares" in used and self.server_squares <= self.server_momentum * self.server_momentum:
             raise ValueError(
                 f"`server_squares` is {self.server_squares}; expected more than the square of `server_momentum`, which is "
@@ -562,8 +615,10 @@ class PlanSettings(Settings):
     start_with: _People | None = _optional(
         50, "The first round waits until so many have joined, or `enrol_until`; by default, `min_participants`."
     )
-    every: _Seconds | None = _optional(86400.0, "Seconds from the opening of one round to that of the next, at least.")
-    daily: _Daily | None = _optional("18:00 Europe/Berlin", "Rounds open at this time of day.")
+    every: _Pace | None = _optional(
+        _EXAMPLE_DAY,
+        'Rounds open at this time of day; or so long apart at least, as in "7 days". None: one after the other.',
+    )
     closes: Literal["everyone", "deadline"] = Field(
         default="everyone",
         description='When a round closes: "everyone", once everyone who has joined has sent, for trials; "deadline", when its '
@@ -573,14 +628,26 @@ class PlanSettings(Settings):
         40, "A round takes so many uploads, then closes; later ones are not used, and paid by `unused_pay` alone."
     )
     unused_pay: _Money | None = _optional(
-        "0.20", "For an upload that comes in time after `goal`, prepaid beside `budget`; without it, nothing."
+        "0.20",
+        "For an upload that comes after `goal`, in its round's `window` and before the task has ended; prepaid beside "
+        "`budget`; without it, nothing.",
+    )
+    # A month: a transfer from abroad, a holiday, a server that is repaired. That a round is extended is counted beside it.
+    room: _SomeSeconds = Field(
+        default=30 * DAY,
+        description="How long rounds may take beyond the plan, for a late deposit, pauses, rounds that are tried again, "
+        "an absent server; then the task ends.",
     )
 
-    @model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        if self.every is not None and self.daily is not None:
-            raise ValueError("`every` and `daily` say two things: leave one of them out")
-        return self
+    @property
+    def apart(self) -> float | None:
+        """Seconds from the opening of one round to that of the next, at least."""
+        return None if isinstance(self.every, str) else self.every
+
+    @property
+    def daily(self) -> str | None:
+        """The time of day at which rounds open, and where it is that time."""
+        return self.every.removeprefix(_EACH_DAY) if isinstance(self.every, str) else None
 
     def require(self, settings: TaskSettings) -> Self:
         """Refuse what this task cannot keep to."""
@@ -626,9 +693,32 @@ class PlanSettings(Settings):
     def opening(self, ready: float, before: float | None) -> float:
         """When a round opens for which everything was ready at this moment, after one that opened at `before`."""
         earliest = ready if self.start_at is None else max(ready, moment(self.start_at))
-        if before is not None and self.every is not None:
-            earliest = max(earliest, before + self.every)
+        if before is not None and self.apart is not None:
+            earliest = max(earliest, before + self.apart)
         return earliest if self.daily is None else _next_time(*_daily(self.daily), earliest)
+
+    def with_enrolment(self, now: float) -> Self:
+        """Of a plan that gives no time to begin: people have a month to join, so that everyone knows when it will be over."""
+        if self.enrol_until is not None or self.start_at is not None:
+            return self
+        end = datetime.datetime.fromtimestamp(math.ceil(now + _ENROLMENT), datetime.UTC)
+        return self.model_copy(update={"enrol_until": end.isoformat()})
+
+    def rounds_until(self, settings: TaskSettings, now: float) -> int:
+        """When the last round of a task that is made now is over at the latest, in seconds since 1970: each begins as late as
+        the plan lets it and is extended once, and there is `room`."""
+        longest = 2 * settings.window + settings.late
+        apart, slack = max(longest, self.apart or 0.0), 0.0
+        if self.daily is not None:  # the next such time after a round; a day more, for clocks that are moved
+            apart, slack = (longest // DAY + 1) * DAY, DAY
+        begin = max(now, moment(self.enrol_until)) if self.enrol_until is not None else now
+        rounds = (settings.rounds - 1) * apart + longest + slack
+        end = math.ceil(self.opening(begin, None) + rounds + self.room)
+        if end > LAST_DATE:
+            raise SettingsError(
+                "these rounds would never end: set fewer `rounds`, or a shorter `window`, `late`, `every` or `room`"
+            )
+        return end
 
 
 def moment(text: str) -> float:
@@ -660,9 +750,8 @@ class TaskOptions(TypedDict, total=False):
     epsilon: float | None
     delta: float | None
     noise: Literal["any"] | None
-    strategy: Literal["discard", "retransmit"]
-    window: float
-    grace: float
+    window: float | str
+    late: float | str
     min_participants: int
     per_round: int | None
     cohort: int
@@ -796,8 +885,8 @@ def require_claim_window(seconds: float, least: float) -> None:
     """What is not claimed in time returns to the requester, so that a platform sets a least time."""
     if seconds < least:
         raise SettingsError(
-            f"`claim_window` is {seconds:g} s, and rewards must be claimable for at least {least:g} s after the end: "
-            "give people more time, or ask the platform for a lower `min_claim_window`"
+            f"`claim_window` is {duration(seconds)}, and rewards must be claimable for at least {duration(least)} after "
+            "the end: give people more time, or ask the platform for a lower `min_claim_window`"
         )
 
 
@@ -843,10 +932,18 @@ class TaskFile(Settings):
     terms: str = Field(description="On which terms people take part.")
     readers: str = Field(description="Who reads the averages and the final model.")
     language: str = Field(default="en", description="The language of these texts, as in de, zh-Hans or pt-BR.")
-    claim_window: _Number = Field(
-        ge=0, le=10**12, description="Seconds after the end to claim rewards in; then the rest is returned."
+    claim_window: _ClaimWindow | None = _optional(
+        7 * DAY,
+        "How long after the last day of rounds rewards can be claimed; then the rest is returned.",
     )
-    settings: dict[str, Any] = Field(description="The task's settings.")
+    settings: dict[str, Any] = Field(default={}, description="What every profile has.")
+    shares: dict[str, Any] | None = Field(
+        default=None, description="The profile: two servers, no key, little work. One of these three tables is there."
+    )
+    hardened: dict[str, Any] | None = Field(
+        default=None, description="The profile: the paper's cryptosystem with its leaks closed."
+    )
+    paper: dict[str, Any] | None = Field(default=None, description="The profile: as printed, which leaks.")
     training: dict[str, Any] = Field(description="What every participant's device does.")
     who: dict[str, Any] = Field(default={}, description="Who asks.")
     plan: dict[str, Any] = Field(default={}, description="When people join and when rounds are.")
@@ -920,10 +1017,6 @@ class ServiceSettings(Settings):
     tracing: _Url | None = _optional(
         "http://127.0.0.1:4318", "Where an OpenTelemetry collector takes spans by OTLP over HTTP: docs/operations.md."
     )
-    lifetime_margin: _Seconds = Field(
-        default=7_776_000.0,
-        description="Seconds that a task may take beyond its rounds, to find people and in pauses; then it is ended.",
-    )
     insecure_test_key: bool = Field(default=False, description="Allow keys below 2048 bits, for tests.")
 
     @property
@@ -946,12 +1039,10 @@ class TaskLimits(Settings):
     """What a service accepts of a new task. Tasks that are there already go on."""
 
     max_rounds: _Count = Field(default=1000, description="Rounds of a new task.")
-    max_claim_window: _Positive = Field(
-        default=366 * 86400.0, description="Seconds: the longest `claim_window` of a new task."
-    )
-    max_task_days: _Positive = Field(
-        default=1830.0,
-        description="Days that a new task may last: its rounds, each with two windows and the grace, and the claims.",
+    max_claim_window: _Window = Field(default=366 * DAY, description="The longest `claim_window` of a new task.")
+    max_task_time: _Window = Field(
+        default=1830 * DAY,
+        description="How long a new task may last, from its creation to its last day of claims.",
     )
     max_dealt_bytes: _Count = Field(
         default=100_000_000_000, description="Bytes that KGC deals to one server for a new task, in all its rounds."
@@ -998,6 +1089,11 @@ class ComputingSettings(ServiceSettings):
     dask: ClusterSettings | None = Field(
         default=None, description='A cluster of this role\'s own, for compute = "dask".'
     )
+    guard: _FilePath | None = _optional(
+        "/mnt/another-disk/guard",
+        "The folder with this server's notes of its steps, away from the database and from what snapshots of it cover: "
+        "docs/backup.md. In this folder, or in the bucket of `s3`, if not given.",
+    )
     s3: S3Settings | None = Field(
         default=None,
         description="Where uploads, answers and sealed keys are kept, if not in this folder.",
@@ -1037,13 +1133,11 @@ class SpSettings(TaskLimits, BrowserSettings, ComputingSettings):
 
     role: Literal["sp"] | None = _optional("sp", _ROLE)
 
-    tick_seconds: _Seconds = Field(default=1.0, description="Seconds between looks at the rounds.")
-    lease_seconds: _Seconds = Field(
-        default=30.0, description="Seconds that a killed process's work waits for the next."
-    )
+    tick: _Seconds = Field(default=1.0, description="Between looks at the rounds.")
+    lease: _Seconds = Field(default=30.0, description="How long a killed process's work waits for the next.")
     csp_patience: _Seconds = Field(
-        default=86400.0,
-        description="Seconds to wait for an absent CSP; then the round is given up, its budget returned.",
+        default=DAY,
+        description="How long to wait for an absent CSP; then the round is given up, its budget returned.",
     )
     payer_key: _PublicKey | None = _optional(
         "00" * 32, "Whom people tell where to be paid, as `crowdfl payer key` shows it; if not given, nobody is asked."
@@ -1057,11 +1151,11 @@ class SpSettings(TaskLimits, BrowserSettings, ComputingSettings):
         "for trials with `plain_http`.",
     )
     on_paid: _Texts = Field(default=(), description="A program to run for each payment: docs/running.md.")
-    on_paid_seconds: _Seconds = Field(
-        default=60.0, description="Seconds that it may take; after that nobody knows whether it paid."
+    on_paid_time: _Seconds = Field(
+        default=60.0, description="How long it may take; after that nobody knows whether it paid."
     )
-    min_claim_window: _Number = Field(
-        default=86400.0, ge=0, le=10**12, description="The least `claim_window` that a task with rewards must have."
+    min_claim_window: _ClaimWindow = Field(
+        default=DAY, description="The least `claim_window` that a task with rewards must have."
     )
     max_clock_jump: _Seconds = Field(
         default=300.0,
@@ -1074,6 +1168,13 @@ class SpSettings(TaskLimits, BrowserSettings, ComputingSettings):
         description="What the phone's page may call besides SP and `kgc.url`: KGC, where people reach it by another name.",
     )
     csp: PeerSettings = Field(description="Where CSP is.")
+
+    @model_validator(mode="after")
+    def _says_nothing_idle(self) -> Self:
+        for name, needed in (("pay_kinds", "payer_key"), ("on_paid_time", "on_paid")):
+            if getattr(self, name) != type(self).model_fields[name].default and not getattr(self, needed):
+                raise ValueError(f"`{name}` would do nothing here: it needs `{needed}`. Leave it out, or set that")
+        return self
 
     @model_validator(mode="after")
     def _reminds_over_https(self) -> Self:
@@ -1102,12 +1203,6 @@ class RequesterSettings(Settings):
     phone: _Url | None = _optional(
         "https://host:7102/join/", "Where the page for phones is, for links; SP's own `/join/` if not given."
     )
-    min_claim_window: _Number = Field(
-        default=86400.0,
-        ge=0,
-        le=10**12,
-        description="As SP's: a shorter `claim_window` is refused before keys are made.",
-    )
     insecure_test_key: bool = Field(default=False, description="Allow keys below 2048 bits, for tests.")
 
 
@@ -1117,10 +1212,17 @@ class ParticipantSettings(Settings):
     model_config = ConfigDict(extra="ignore")  # a newer requester may say more
 
     task: _Text = Field(description="The task's id.")
-    invitation: _Text = Field(repr=False, description="The signed invitation, for one person.")
+    invitation: _Text = Field(repr=False, description="The signed invitation with its key, for one person.")
     kgc: _Url = Field(description="Where KGC is.")
     sp: _Url = Field(description="Where SP is.")
     kgc_key: _PublicKey = Field(description="KGC's public key, to check what KGC signed.")
     sp_key: _PublicKey = Field(description="SP's public key, to check receipts.")
     ca: _Certificates | None = Field(description="Certificates to trust; the system's authorities if null.")
     insecure_test_key: bool = Field(description="Whether the task's key may be shorter than 2048 bits, for tests.")
+
+
+def averages_again(settings: TaskSettings) -> bool:
+    """Section 5.2 of the paper: late uploads are taken until a round's average is published, and all are averaged once more.
+
+    In `paper` alone: where servers keep what they learn, two averages that differ by one person show that person."""
+    return settings.profile == "paper" and settings.late > 0

@@ -1,14 +1,8 @@
-"""Text for people: what another party wrote, before it is shown, logged or passed on; times in words; tables."""
+"""Text for people: what another party wrote, as it may be shown, logged or passed on; spans of time in words."""
 
-import html
-import io
 import re
-import sys
-from collections.abc import Sequence
-from typing import Any
 
 _UNITS = ((86400, "days"), (3600, "hours"), (60, "min"))
-_WIDE = 400  # characters: a table is never folded
 _LINE = re.compile(r"[^\n\t]+")  # lines, and the columns of a list
 
 
@@ -28,30 +22,3 @@ def span_words(seconds: float) -> str:
 def printable_lines(text: str) -> str:
     """The same of a text of several lines, which stay lines; nothing is cut off."""
     return _LINE.sub(lambda part: printable(part[0], len(part[0])), text)
-
-
-def text_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Cells to the right, under their names."""
-    from rich.console import Console  # late: most who need `printable` show no table
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for name in columns:
-        table.add_column(name, justify="right")
-    for row in rows:
-        table.add_row(*row)
-    text = io.StringIO()
-    Console(file=text, width=_WIDE, color_system=None, markup=False, force_jupyter=False).print(table)
-    return "\n".join(line.rstrip() for line in text.getvalue().rstrip().splitlines())
-
-
-def html_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
-    body = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def in_notebook() -> bool:
-    ipython = sys.modules.get("IPython")
-    shell: Any = ipython.get_ipython() if ipython is not None else None
-    return shell is not None and type(shell).__name__ == "ZMQInteractiveShell"

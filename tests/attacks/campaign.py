@@ -43,7 +43,7 @@ class Campaign:
 
     @property
     def shape(self) -> SharesShape:
-        return SharesShape(self.host.sp.definition(self.federation.task).spec)
+        return SharesShape(self.host.sp.core.definition(self.federation.task).spec)
 
     @property
     def host(self) -> Any:

@@ -32,6 +32,8 @@ FRESH = 32
 LABEL = re.compile(rb"crowdfl (?!invitation)[a-z ]+ \d|DSSEv1 \d+ application/vnd.crowdfl.([a-z-]+)\+json \d+ ")
 PIECE = 8  # bytes that a party has seen in a row count as known; so few are found by chance in one case of 2^50
 
+ASKED = re.compile(r'"task":"(\w+)","number":"(\w+)","device":(\d),"signing":"(\w+)","reading":"(\w+)"')
+
 KNOWN, SALTED = "knows it", "salted"
 
 # What is hashed, tagged or signed: who sees that and knows the contents, and for whom there is a salt in it.
@@ -41,9 +43,9 @@ EXPECTED: dict[str, dict[str, str]] = {
     "initial weights": {KNOWN: "CSP KGC SP p0 requester"},
     "appointment": {KNOWN: "CSP KGC SP p0 requester"},
     "crowdfl shares keys 2": {KNOWN: "CSP KGC SP p0 requester"},
-    "invitation": {KNOWN: "KGC p0"},
-    "its hash in the request to enrol": {KNOWN: "KGC p0"},
-    "enrolment-request": {KNOWN: "KGC p0"},
+    "invitation": {KNOWN: "CSP KGC SP p0"},
+    "enrolment-request": {KNOWN: "CSP KGC SP p0"},
+    "crowdfl enrolment 3": {KNOWN: "CSP KGC SP p0"},
     "certificate": {KNOWN: "CSP SP p0"},
     "enrolment-end": {KNOWN: "KGC requester"},
     "order": {KNOWN: "SP requester"},
@@ -68,9 +70,11 @@ EXPECTED: dict[str, dict[str, str]] = {
     "crowdfl next base 2": {KNOWN: "CSP SP p0"},
     # Rewards: of those who have not claimed, CSP sees commitments with salts that it does not know.
     "crowdfl commitment 1": {KNOWN: "CSP SP", SALTED: "CSP"},
-    "crowdfl claim 2": {KNOWN: "CSP SP p0"},
+    "crowdfl claim 4": {KNOWN: "CSP SP p0"},
+    "crowdfl reward statement 1": {KNOWN: "CSP SP p0"},
     "claim": {KNOWN: "CSP SP"},
-    "crowdfl attestation 2": {KNOWN: "CSP SP"},
+    "crowdfl pay statement 1": {KNOWN: "CSP SP"},
+    "crowdfl attestation 3": {KNOWN: "CSP SP"},
 }
 # Hashes without a label of their own, by who takes them first.
 NAMES = {
@@ -81,8 +85,7 @@ NAMES = {
     "open_sum": "seed of a mask",
     "MaskedPart.seal_hashes": "sealed seed",
     "Transcript.after": "transcript",
-    "Claims.pay": "claim",
-    "digest_of": "its hash in the request to enrol",
+    "Csp.answer": "claim",
     "SpConversation.ask": "request of a step",
     "_tag": "tag of a dealt file",
 }
@@ -274,7 +277,10 @@ def _pieces(value: Any) -> list[bytes]:
     if isinstance(value, str):
         hexadecimal = re.findall(r"(?:[0-9a-f]{2}){20,}", value)
         coded = [run + "=" * (-len(run) % 4) for run in re.findall(r"[\w-]{40,}", value)]
-        return [value.encode(), *map(bytes.fromhex, hexadecimal), *map(base64.urlsafe_b64decode, coded)]
+        plain = value.replace('\\"', '"')  # documents in a certificate
+        proven = [f"crowdfl enrolment 3 {' '.join(asked)}".encode() for asked in ASKED.findall(plain)]
+        said = [value.encode(), plain.encode(), *proven]
+        return [*said, *map(bytes.fromhex, hexadecimal), *map(base64.urlsafe_b64decode, coded)]
     if isinstance(value, Mapping):
         return [piece for entry in value.items() for piece in _pieces(list(entry))]
     if is_dataclass(value) and not isinstance(value, type):
@@ -298,6 +304,6 @@ def test_no_hash_or_signature_that_a_party_sees_can_test_a_guess(pay: str, monke
         known.update(_pieces([campaign.host.sp_link.papers(task)]), [campaign.host.sp_link.initial_weights(task)])
     watch.known["p0"].update([p0.keys.signing.private, p0.keys.reader.private])
     watch.conclude()
-    only_hidden = "crowdfl commitment 1"  # with pay `equal` every reward follows from who was in
-    expected = {label: row for label, row in EXPECTED.items() if pay != "equal" or label != only_hidden}
+    only_hidden = ("crowdfl commitment 1", "crowdfl reward statement 1")  # equal pay follows from who was in
+    expected = {label: row for label, row in EXPECTED.items() if pay != "equal" or label not in only_hidden}
     assert watch.seen() == expected

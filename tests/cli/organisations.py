@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from crowdfl.cli.role_folder import read_part
 from crowdfl.services.client.transport import Bearer, Link
+from crowdfl.services.folders.public_part import read_part
 from crowdfl.services.http import tls
 from tests import subprocesses
 from tests.cli.program import Processes, Result, call
@@ -115,8 +115,7 @@ def set_up(made: Organisations) -> None:
     for role, peers in ACCEPTED.items():
         for peer in peers:
             made.accept(role, peer)
-    for role in ("sp", "acme"):
-        allow_short_claims(made.settings(role))
+    allow_short_claims(made.settings("sp"))
     for role in made.ports:
         made.start(role, role, "serve", made.settings(role))
     made.wait(lambda: all(made.up(role) for role in made.ports))

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from crowdfl.cli import main
-from crowdfl.cli.role_folder import PEERS, read_part
+from crowdfl.services.folders.public_part import read_part
+from crowdfl.services.folders.role_folder import PEERS
 from tests import subprocesses
 
 

@@ -1,26 +1,32 @@
 """`crowdfl backup` and `crowdfl restore` as an operator meets them."""
 
 import json
+import shutil
 import stat
 import tarfile
+import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from crowdfl.crypto.sealing import SigningKey
+from crowdfl.errors import RolledBack
+from crowdfl.roles.guard import Guard
 from crowdfl.roles.records import PaymentState, StoredPayment, StoredTask, payment_key
 from crowdfl.services.http.auth import Tokens
 from crowdfl.settings import TaskSettings
 from crowdfl.storage import migrations
-from crowdfl.storage.backup import url_words
+from crowdfl.storage.blobs import FileBlobs
+from crowdfl.storage.database_copy import url_words
 from crowdfl.storage.sql import SqlStore
 from tests.cli.program import call
 from tests.hosts import small_definition
 
 TASK = "a" * 64
 KEY = SigningKey.fresh()
-WAITS = StoredPayment(TASK, "b" * 20, 5, "claim", "{}", PaymentState.PENDING, 0.0)
+WAITS = StoredPayment(TASK, "b" * 20, 1, 5_000_000, 0, PaymentState.PENDING, 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +39,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         url = f"sqlite:///{folder}/{role}/state.db"
         migrations.upgrade(url)
         store = SqlStore(url)
-        store.add_task(StoredTask(TASK, definition.sign(KEY), "appointment", "running"))
+        store.add_task(StoredTask(TASK, definition.dated(time.time()).sign(KEY), "appointment", "running"))
         if role == "sp":
             store.add_payment(WAITS)
         store.close()
@@ -78,21 +84,24 @@ def test_a_payment_is_in_doubt_unless_the_role_has_not_run_since(
     store.close()
 
 
-def test_payments_that_sp_forgot_are_recorded_by_key_or_participant(made: Path, tmp_path: Path):
+def test_payments_that_sp_forgot_are_recorded_by_key_and_amount(made: Path, tmp_path: Path):
     """Shown as paid by the bank, and those in the books resolved; what is neither is refused, and changes nothing."""
-    settings, forgotten = tmp_path / "again/settings.toml", payment_key(TASK, "c" * 20)
+    settings, forgotten = tmp_path / "again/settings.toml", payment_key(TASK, "c" * 20, 3)
     call("backup", made / "sp/settings.toml", tmp_path / "sp.backup")
     assert call("restore", tmp_path / "sp.backup", tmp_path / "again").code == 0
-    assert (
-        "SettingsError"
-        in call("sp", "reconcile", settings, TASK, "--returned", "0", "--paid", forgotten, "--paid", "mallory").err
-    )
+    reconciling = ("sp", "reconcile", settings, TASK, "--returned", "0", "--paid", f"{forgotten}=7.20", "--paid")
+    for wrong, error in (
+        ("mallory=1", "SettingsError"),
+        (WAITS.key, "SettingsError"),
+        (f"{WAITS.key}=4", "WrongAmount"),
+    ):
+        assert error in call(*reconciling, wrong).err
     (row,) = json.loads(call("sp", "payouts", settings, "--json").out)
     assert row["state"] == "unknown"
-    assert call("sp", "reconcile", settings, TASK, "--returned", "0", "--paid", "c" * 20, "--paid", WAITS.key).code == 0
+    assert call(*reconciling, f"{WAITS.key}=5").code == 0
     booked, known = json.loads(call("sp", "payouts", settings, "--json").out)
     assert (booked["participant"], booked["state"]) == (WAITS.who, "paid")
-    assert (known["key"], known["amount"], known["state"]) == (forgotten, "", "paid")
+    assert (known["key"], known["amount"], known["state"]) == (forgotten, "7.20", "paid")
     assert "paid before SP was restored" in known["note"]
     assert forgotten in call("sp", "payouts", settings, TASK).out
 
@@ -103,9 +112,70 @@ def test_a_restored_csp_is_sealed_unless_it_has_not_run_since(
 ):
     call("backup", made / "csp/settings.toml", tmp_path / "csp.backup")
     assert call("restore", tmp_path / "csp.backup", tmp_path / "again", *options).code == 0
-    store = opened(tmp_path / "again")
-    assert store.task(TASK).restored is sealed
-    store.close()
+    with closing(opened(tmp_path / "again")) as store:
+        assert store.task(TASK).rolled_back is sealed
+
+
+@pytest.mark.parametrize("role", ["sp", "csp"])
+def test_a_guard_elsewhere_is_asked_what_has_left_since(role: str, made: Path, tmp_path: Path):
+    """It is in no archive, and a restore leaves it, and the tasks that it knows of, alone."""
+    live, elsewhere = tmp_path / "live", tmp_path / "other-disk"
+    shutil.copytree(made / role, live)
+    settings = live / "settings.toml"
+    settings.write_text(f'guard = "{elsewhere}"\n' + settings.read_text())
+    with closing(opened(live)) as store:
+        guard = Guard(FileBlobs(elsewhere), store, role)
+        guard.note(TASK, 1, "0" * 64)
+    made_of = call("backup", settings, tmp_path / "one.backup")
+    assert f"keep it elsewhere: {elsewhere}" in made_of.out.replace("\n", "")
+    assert call("restore", tmp_path / "one.backup", tmp_path / "again").code == 0
+    with closing(opened(tmp_path / "again")) as store:
+        stored, guard = store.task(TASK), Guard(FileBlobs(elsewhere), store, role)
+        assert (stored.state, stored.rolled_back) == ("running", False)
+        with pytest.raises(RolledBack, match="step 1 of the task has left"):
+            guard.compare(guard.look(TASK), stored)
+
+
+@pytest.mark.parametrize("role", ["sp", "csp"])
+def test_a_guard_inside_the_folder_is_believed_after_a_restore_by_nobody(role: str, made: Path, tmp_path: Path):
+    """It was set back with the database, though a setting names it: as if there were none."""
+    live = tmp_path / "live"
+    shutil.copytree(made / role, live)
+    settings = live / "settings.toml"
+    settings.write_text('guard = "notes"\n' + settings.read_text())
+    with closing(opened(live)) as store:
+        Guard(FileBlobs(live / "notes"), store, role).note(TASK, 1, "0" * 64)
+    assert call("backup", settings, tmp_path / "one.backup").code == 0
+    assert call("restore", tmp_path / "one.backup", tmp_path / "again").code == 0
+    with closing(opened(tmp_path / "again")) as store:
+        assert (store.task(TASK).state, store.task(TASK).rolled_back) != ("running", False)
+
+
+@pytest.mark.parametrize("role", ["sp", "csp"])
+def test_doctor_says_what_a_guard_leaves_open_and_the_operator_gives_one_up(role: str, made: Path, tmp_path: Path):
+    live = tmp_path / "live"
+    shutil.copytree(made / role, live)
+    settings, volume = live / "settings.toml", "the guard is on one volume with the database"
+    assert found(settings)[0] == "warn"
+    assert volume in found(settings)[1]
+    shutil.rmtree(live / "guard")
+    (live / "guard").mkdir()  # a folder that is not mounted
+    assert found(settings)[0] == "fail"
+    assert f"crowdfl {role} guard new" in found(settings)[2]
+    assert call(role, "guard", "new", settings, "--unchanged").code == 0
+    with closing(opened(live)) as store:
+        assert (store.task(TASK).state, store.task(TASK).rolled_back) == ("running", False)
+    assert call(role, "guard", "new", settings).code == 0
+    with closing(opened(live)) as store:
+        assert (store.task(TASK).state, store.task(TASK).rolled_back) != ("running", False)
+    assert found(settings)[0] == "warn"
+
+
+def found(settings: Path) -> tuple[str, str, str]:
+    """What doctor says of a guard."""
+    said = json.loads(call("doctor", settings, "--json").out)["findings"]
+    one = next(one for one in said if one["what"].endswith(": guard"))
+    return one["verdict"], one["found"], one["advice"]
 
 
 def test_what_cannot_be_done_is_named_and_changes_nothing(made: Path, tmp_path: Path):

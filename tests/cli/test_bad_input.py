@@ -6,6 +6,7 @@ import json
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -64,11 +65,11 @@ def test_a_missing_service_setting_is_named(workspace, name):
 
 def test_good_service_settings_arrive(workspace):
     path = workspace / "sp/settings.toml"
-    for line in ('listen = "0.0.0.0"', "csp_patience = 60", "tick_seconds = 0.5", 'on_paid = ["/bin/pay", "x"]'):
+    for line in ('listen = "0.0.0.0"', 'csp_patience = "1 min"', 'tick = "0.5 s"', 'on_paid = ["/bin/pay", "x"]'):
         with_line(path, "", line)
     found = read_service(SpSettings, path)
     assert (found.host, found.address, found.csp_patience) == ("127.0.0.1", "0.0.0.0", 60)  # noqa: S104
-    assert (found.tick_seconds, found.on_paid) == (0.5, ("/bin/pay", "x"))
+    assert (found.tick, found.on_paid) == (0.5, ("/bin/pay", "x"))
     assert read_service(CspSettings, workspace / "csp/settings.toml").address == "127.0.0.1"
     assert SpSettings.model_fields["csp_patience"].default == 86400.0
 
@@ -76,7 +77,7 @@ def test_good_service_settings_arrive(workspace):
 def test_sp_is_as_patient_as_it_is_told(workspace, monkeypatch):
     """What the file says of a CSP that stays away is what SP is made with."""
     told = []
-    with_line(workspace / "sp/settings.toml", "", "csp_patience = 60.5")
+    with_line(workspace / "sp/settings.toml", "", 'csp_patience = "60.5 s"')
     idle = SimpleNamespace(run_one=None, abandon=None)
     made = SimpleNamespace(tick=None, payments=idle, reminders=None, aggregators=SimpleNamespace(drop=None))
     monkeypatch.setattr(services, "Sp", lambda _ports, options: told.append(options) or made)
@@ -168,7 +169,7 @@ def books(workspace):
     with contextlib.closing(SqlStore(url)) as store:
         papers = json.loads((Path(__file__).parents[2] / "vectors/phone_documents.json").read_text("utf-8"))
         store.add_task(StoredTask("0" * 64, papers["definitions"][0]["text"], "a", "settled"))
-        lost = StoredPayment("0" * 64, "somebody", 1_250_000, "c", "{}", PaymentState.RUNNING, 0.0, 1.0, "p", 1)
+        lost = StoredPayment("0" * 64, "somebody", 1, 1_250_000, 0, PaymentState.RUNNING, 0.0, 1.0, "p", 1)
         store.add_payment(lost)
         store.add_deposit(StoredDeposit("0" * 64, "a", 2_000_000, DepositState.PENDING, 0.0))
     return workspace / "sp/settings.toml"
@@ -280,7 +281,7 @@ def posted(workspace, monkeypatch):
     """A requester's settings and a task that it has posted, with an SP that tells its key."""
     settings = workspace / "requester/settings.toml"
     blobs = FileBlobs(RequesterFile.read(settings).folder / "state")
-    text = definition_of(own_key(blobs)).sign(own_key(blobs))
+    text = definition_of(own_key(blobs), time.time()).sign(own_key(blobs))
     task = Definition.open(text).task
     blobs.put(f"{task}/definition", text.encode())
     told = RequesterFile.read(settings).settings.sp_key

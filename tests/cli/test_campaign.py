@@ -20,15 +20,15 @@ PEOPLE = 3
 CHANGES = {  # every bound small, so that a short key has room for rewards
     'learner = "network"': 'learner = "softmax"',
     "epochs = 20": "epochs = 1",
-    "max_participants = 10": "max_participants = 3\nmask_bits = 20",
+    "max_participants = 10": "max_participants = 3",
     "clip = 16.0": "clip = 4.0",
     "decimals = 6": "decimals = 3",
     "lanes = 1024": "lanes = 16",
     "min_participants = 5": "min_participants = 3",
     "rounds = 3": "rounds = 2",
-    "key_bits = 2048": "key_bits = 1280",
-    "window = 3600.0": "window = 300.0",  # everyone uploads, so rounds close early
-    "claim_window = 604800.0": "claim_window = 600.0",
+    "key_bits = 2048": "key_bits = 1280\nmask_bits = 20",
+    '\nwindow = "1 h"': '\nwindow = "5 min"',  # everyone uploads, so rounds close early
+    '# claim_window = "7 days"': 'claim_window = "10 min"',
 }
 PATIENCE = 240.0
 
@@ -42,14 +42,18 @@ def task_file(**more: str) -> str:
 
 
 def allow_short_claims(settings: Path) -> None:
-    before, text = "# min_claim_window = 86400.0", settings.read_text()
+    before, text = '# min_claim_window = "1 day"', settings.read_text()
     assert before in text
-    settings.write_text(text.replace(before, "min_claim_window = 0.0"))
+    settings.write_text(text.replace(before, 'min_claim_window = "0 s"'))
 
 
 @dataclass
 class Campaign(Processes):
     said: dict[str, Result] = field(default_factory=dict)
+    shares: dict[str, int] = field(default_factory=dict)
+
+    def shares_at(self, role: str) -> tuple[str, ...]:
+        return shares_in(self.folder / "roles" / role, self.shares)
 
     @property
     def settings(self) -> tuple[str, str]:
@@ -66,8 +70,7 @@ class Campaign(Processes):
         """Three services, as `init` with these options makes them."""
         roles = self.folder / "roles"
         self.do("init", "init", roles, *options, *free_ports())
-        for role in ("sp", "requester"):
-            allow_short_claims(roles / role / "settings.toml")
+        allow_short_claims(roles / "sp" / "settings.toml")
         for role in SERVERS:
             self.start(role, role, "serve", roles / role / "settings.toml")
 
@@ -123,7 +126,10 @@ def run_campaign(made: Campaign, task: str) -> None:
     made.do("unconfirmed", "task", "report", made.task, "--json", *made.settings)
     sp = folder / "roles/sp/settings.toml"
     made.do("deposits", "sp", "deposit", "list", sp, "--json")
-    made.do("confirm", "sp", "deposit", "confirm", sp, made.task, "all", "72.00")
+    made.do("confirm", "sp", "deposit", "confirm", sp, made.task, "all", "72.00", "EUR")
+    made.shares = secrets_of(folder / "roles", made.task, "hardened")  # nobody can claim yet: no server erases them
+    subprocesses.until(lambda: made.shares_at("kgc") == (), made.logs)
+    assert (made.shares_at("sp"), made.shares_at("csp")) == (("lambda_sc",), ("lambda_c",))
     made.do("close", "task", "close", made.task, *made.settings)
     made.do("finished", "task", "watch", made.task, "--until", "finished", *made.settings)
     made.wait(*(f"person-{person}" for person in range(PEOPLE)))
@@ -178,7 +184,9 @@ def test_the_least_number_of_participants_is_kept_with_the_participant(campaign:
     assert (raised.code, "you take part from 7 on" in raised.err) == (3, True)
     assert call("participant", "join", *place).code == 0  # what was refused is not kept
     assert call("participant", "rewards", *place).code == 0  # what was earned is not touched by it
-    assert "uploaded to rounds: 1, 2\nnoise: none in this task" in call("participant", "status", *place).out
+    status = call("participant", "status", *place).out
+    assert "uploaded to rounds: 1, 2\nearned: " in status
+    assert "\nclaimed, for the platform to pay: " in status
     (home / "least-participants").write_text("many")
     damaged = call("participant", "join", *place)
     assert (damaged.code, "--least-participants" in damaged.err) == (3, True)
@@ -199,18 +207,19 @@ def test_everyone_took_part_in_every_round(campaign: Campaign):
         assert [event["late"] for event in events(campaign, person, "uploaded")] == [False, False]
         assert [event["round"] for event in events(campaign, person, "read")] == [1]
         earned = [event["millionths"] for event in events(campaign, person, "rewarded")]
-        assert events(campaign, person, "paid") == [{"event": "paid", "millionths": sum(earned), "currency": "EUR"}]
+        claimed = {"event": "claimed", "millionths": sum(earned), "currency": "EUR"}
+        assert events(campaign, person, "claimed")[-1] == claimed
         assert all(amount > 0 for amount in earned)
         assert (campaign.folder / f"person-{person}/rounds/1/receipt").read_text().startswith("crowdfl receipt ")
 
 
 def test_what_a_participant_asks_later(campaign: Campaign):
-    """Rewards by round; a claim that was paid is told again, not paid again."""
+    """Rewards by round; what was claimed is told again, not paid again."""
     place = (campaign.folder / "invitations/invitation-1.json", "--home", campaign.folder / "person-1", "--json")
     earned = [json.loads(line) for line in call("participant", "rewards", *place).out.splitlines()]
-    paid = json.loads(call("participant", "claim", *place).out)["paid"]
+    claimed = json.loads(call("participant", "claim", *place).out)["claimed"]
     assert [line["round"] for line in earned] == [1, 2]
-    assert sum(to_millionths(line["amount"]) for line in earned) == to_millionths(paid)
+    assert sum(to_millionths(line["amount"]) for line in earned) == to_millionths(claimed)
 
 
 def test_the_books_and_the_payouts_agree(campaign: Campaign):
@@ -242,12 +251,11 @@ def test_the_model_is_fetched_and_used(campaign: Campaign, tmp_path):
 
 def test_no_folder_holds_two_key_shares(campaign: Campaign):
     """Each server its own, KGC neither once they were dealt, nor any other process."""
-    roles = campaign.folder / "roles"
-    shares = secrets_of(roles, campaign.task, "hardened")
-    found = {role: shares_in(roles / role, shares) for role in (*SERVERS, "requester")}
-    assert found == {"kgc": (), "sp": ("lambda_sc",), "csp": ("lambda_c",), "requester": ()}
+    assert campaign.shares_at("kgc") == campaign.shares_at("requester") == ()
+    assert set(campaign.shares_at("sp")) <= {"lambda_sc"}  # none, once everyone has claimed and it was erased
+    assert set(campaign.shares_at("csp")) <= {"lambda_c"}
     for person in range(PEOPLE):
-        assert shares_in(campaign.folder / f"person-{person}", shares) == ()
+        assert shares_in(campaign.folder / f"person-{person}", campaign.shares) == ()
     for log in campaign.folder.glob("*.log"):
-        assert str(shares["lambda_c"]) not in log.read_text()
-        assert str(shares["lambda_sc"]) not in log.read_text()
+        assert str(campaign.shares["lambda_c"]) not in log.read_text()
+        assert str(campaign.shares["lambda_sc"]) not in log.read_text()

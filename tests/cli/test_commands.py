@@ -15,11 +15,11 @@ import typer
 
 from crowdfl.cli import main
 from crowdfl.cli import participant as participant_cli
-from crowdfl.cli.role_folder import read_part
 from crowdfl.cli.task.views import template
 from crowdfl.errors import FormatError, SettingsError
 from crowdfl.learning.datasets.sources import load_split
 from crowdfl.roles.defining import defined
+from crowdfl.services.folders.public_part import read_part
 from crowdfl.services.http.tls import CertificateFiles, require_usable
 from crowdfl.storage.atomic import signing_key
 from crowdfl.storage.model_files import read_model, write_model
@@ -220,7 +220,7 @@ def test_bad_input_is_told_by_name(tmp_path, workspace, model, words, code, said
 
 
 def _task_file(folder, *changes, profile="shares"):
-    text = call("task", "new", "--profile", profile).out
+    text = call("task", "new", "--all", "--profile", profile).out
     for before, after in changes:
         assert before in text
         text = text.replace(before, after)
@@ -229,6 +229,11 @@ def _task_file(folder, *changes, profile="shares"):
 
 
 EPOCHS = ("epochs = 20 ", "epochs = 2 ")
+STEP = "\n[who]\n"
+UNPAID = [  # nobody checks, and nobody is paid
+    ('check = "bounds"', 'check = "none"'),
+    *((f"\n{name} = ", f"\n# {name} = ") for name in ("budget", "currency", "lanes")),
+]
 EQUAL = ('weighting = "equal"', 'weighting = "samples"')
 
 
@@ -245,9 +250,15 @@ def test_explain_shows_widths_and_what_is_dealt_before_anything_is_made(tmp_path
     [
         ([EQUAL, ("max_norm = 10.0", "# max_norm = 10.0")], "no norm bound"),
         ([EQUAL], "people         count by their samples"),
-        ([('server_step = "none"', 'server_step = "fedyogi"')], "fedyogi moves most weights by about that much"),
-        ([('server_step = "none"', 'server_step = "fedavgm"')], "moves a weight by at most 100 in a round"),
-        ([('check = "bounds"', 'check = "none"'), ('budget = "36.00"', '# budget = "36.00"')], "spoils the average"),
+        (
+            [(STEP, STEP.replace("\n[", '\n[shares.server_step]\nkind = "fedyogi"\n['))],
+            "fedyogi moves most weights by about that much",
+        ),
+        (
+            [(STEP, STEP.replace("\n[", '\n[shares.server_step]\nkind = "fedavgm"\n['))],
+            "moves a weight by at most 100 in a round",
+        ),
+        (UNPAID, "spoils the average"),
     ],
 )
 def test_explain_warns_of_what_a_requester_should_know(tmp_path, changes, words):
@@ -276,10 +287,9 @@ def test_explain_knows_the_other_profiles(tmp_path):
 
 def test_task_new_is_a_task_file():
     """What it prints is TOML, every line of settings explained, and makes a task."""
-    result = call("task", "new")
+    result = call("task", "new", "--all")
     found = tomllib.loads(result.out)
     definition, initial = defined(Path("task.toml"), tomllib.loads(SOFTMAX))
-    assert found["settings"]["key_bits"] == 2048
     assert definition.spec.parameters == sum(array.size for array in initial)
     assert result.out.count("#") >= len(found["settings"])
 
@@ -451,10 +461,9 @@ def test_doctor_looks_for_the_cluster_of_a_role_that_computes_there(workspace):
 
 
 def test_a_participant_is_told_what_is_missing_of_its_pay(capsys):
-    participant_cli.say("paid", {"millionths": 5_000_000, "currency": "EUR", "missing": {2: 1_500_000}})
-    participant_cli.say("paid", {"millionths": 5_000_000, "currency": "EUR"})
+    participant_cli.say("claimed", {"millionths": 5_000_000, "currency": "EUR", "missing": {2: 1_500_000}})
+    participant_cli.say("claimed", {"millionths": 5_000_000, "currency": "EUR"})
     short, whole = capsys.readouterr().out.splitlines()
-    assert short.startswith(
-        "your claim of 5.00 EUR is accepted; the platform pays it out; round 2 had 1.50 EUR less left than you earned"
-    )
-    assert whole == "your claim of 5.00 EUR is accepted; the platform pays it out"
+    said = "you have claimed, and the platform is to pay, 5.00 EUR so far"
+    assert short == f"{said}; round 2: 1.50 EUR less than you earned: ask the platform why"
+    assert whole == said

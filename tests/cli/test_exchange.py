@@ -10,8 +10,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from crowdfl.cli.role_folder import PEERS, RoleFolder, install, read_part, write_part
 from crowdfl.errors import Conflict, SettingsError
+from crowdfl.services.folders.public_part import read_part, write_part
+from crowdfl.services.folders.role_folder import PEERS, RoleFolder, install
 from crowdfl.services.http import tls
 from crowdfl.services.http.auth import Tokens
 from crowdfl.services.http.wire import token_digest

@@ -2,13 +2,15 @@
 
 import json
 import stat
+import time
 from xml.etree import ElementTree
 
 import pytest
 import segno
 
+from crowdfl.documents.invitations import Invitation
 from crowdfl.documents.links import read_link
-from crowdfl.documents.signed import Definition, Invitation
+from crowdfl.documents.signed import Definition
 from crowdfl.roles.requester import own_key
 from crowdfl.services.client import opening as requester_file
 from crowdfl.services.client.opening import RequesterFile
@@ -35,7 +37,7 @@ class Posted:
         self.shares, self.hardened = self.post(**SHARES), self.post(**HARDENED, max_participants=6)
 
     def post(self, **settings) -> str:
-        text = definition_of(self.key, **settings).sign(self.key)
+        text = definition_of(self.key, time.time(), **settings).sign(self.key)
         task = Definition.open(text).task
         FileBlobs(self.own.folder / "state").put(f"{task}/definition", text.encode())
         return task
@@ -70,8 +72,8 @@ def test_each_invitation_has_its_link_and_code_beside_it(posted, tmp_path):
         link = (folder / f"invitation-{number}.txt").read_text().removesuffix("\n")
         assert link.startswith("https://sp.example:7102/join/#")
         held = read_link(link)
-        assert (held.invitation, held.task, held.kgc, held.sp) == (file["invitation"], posted.shares, file["kgc"], "")
-        assert Invitation.open(held.invitation, posted.key.public).task == posted.shares
+        assert (held.ticket.text, held.task, held.kgc, held.sp) == (file["invitation"], posted.shares, file["kgc"], "")
+        assert Invitation.open(held.ticket.invitation, posted.key.public).key == held.ticket.key.public
         assert (folder / f"invitation-{number}.svg").read_bytes() == qr_svg(link)
 
 

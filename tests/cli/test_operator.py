@@ -1,6 +1,7 @@
 """What the operator of a role sees of its tasks at three in the morning, and can do about them."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -78,7 +79,7 @@ def test_a_cancelled_task_that_owes_nobody_anything_is_purged_before_its_time_to
         host.join(task, name)
     host.requester.fund(task, 36_000_000, "first")
     host.run()
-    host.sp.deposit(task, "second", 1_000_000)
+    host.sp.deposits.announce(task, "second", 1_000_000)
     assert office("sp", "cancel", task, "--reason", "a mistake").code == 0
     host.run()
     office.refused("TaskNotEnded", "sp", "purge", task, said="a deposit that is not decided")
@@ -100,6 +101,27 @@ def test_what_a_cancelled_task_owes_keeps_it_until_claims_have_ended(office):
     assert office("sp", "cancel", task, "--reason", "enough").code == 0
     host.run()
     office.refused("TaskNotEnded", "sp", "purge", task, said="what people earned would be lost")
+    assert str(office.row("sp")["waits_for"]).startswith("claims, until 20")
+    (line,) = office.doctor("sp")
+    assert line[0] == "ok"
+    assert line[1].startswith("1 task, claims open until 20")
+
+
+def test_csp_lets_people_claim_longer_once(office):
+    """By the time to claim at most; everyone hears of it from the last day of claims on."""
+    until = office.host.sp.core.definition(office.task).claims_until
+    office.refused("DocumentError", "csp", "extend", office.task, "--days", "8", said="claims are extended")
+    found = office("csp", "extend", office.task, "--days", "7")
+    assert found.out.startswith(f"claims are taken until {format_time(until + 7 * DAY)}")
+    office.refused("Conflict", "csp", "extend", office.task, "--days", "1", said="once is all")
+    assert office("sp", "extend", office.task, "--days", "1").code == 2
+
+
+def test_sp_lists_consents_as_the_requester_does(office):
+    """By the same word; CSP and KGC have none."""
+    assert office("sp", "consents", office.task).out.startswith("who,state,version,")
+    assert json.loads(office("sp", "consents", office.task, "--json").out) == []
+    assert "No such command" in office("csp", "consents", office.task).err
 
 
 def test_sp_says_what_each_task_waits_for(office):
@@ -110,14 +132,14 @@ def test_sp_says_what_each_task_waits_for(office):
     host.join(task, "b")
     assert office.row("sp")["waits_for"] == "1 more participant and a confirmed deposit of 36.00 EUR"
     host.join(task, "c")
-    host.sp.deposit(task, "first", 72_000_000)
+    host.sp.deposits.announce(task, "first", 72_000_000)
     assert office.row("sp")["waits_for"] == "a confirmed deposit of 36.00 EUR"
     host.confirm_deposits(task)
     assert office.row("sp")["waits_for"] == "round 1 to open"
     host.run()
     row = office.row("sp")
     assert (row["state"], row["round"], row["enrolled"]) == ("running", "1/2", 3)
-    until = format_time(host.sp.store.round(task, 1).last_call(host.sp.definition(task).settings))
+    until = format_time(host.sp.store.round(task, 1).last_call(host.sp.core.definition(task).settings))
     assert row["waits_for"] == f"uploads to round 1, until {until}: 0 of 3 have come"
     assert office("sp", "list").out.split("\t")[:4] == [task, "running", "1/2", "3"]
     host.requester.order(task, "pause")
@@ -158,19 +180,13 @@ def test_an_operator_cancels_a_task_and_everyone_can_read_why(office):
     office.refused("UnknownTask", "sp", "cancel", "0" * 64, "--reason", "x", said="0000")
     for _ in range(2):  # safe to repeat
         assert office("sp", "cancel", task, "--reason", "the requester cannot be reached").code == 0
-    assert host.sp.status(task)["ended"]["reason"] == "the requester cannot be reached"
+    assert host.sp.tasks.status(task)["ended"]["reason"] == "the requester cannot be reached"
     office.refused(
         "TaskNotEnded", "sp", "purge", task, said="what people earned would be lost"
     )  # escrow is not returned yet
     host.run()
-    assert str(office.row("sp")["waits_for"]).startswith("claims, until 20")
     assert host.requester.report(task)["returned"] == 36_000_000
-    (line,) = office.doctor("sp")
-    assert line[0] == "ok"
-    assert line[1].startswith("1 task, claims open until 20")
-
-    office.clock.days = 8
-    host.run()
+    assert office.about("sp")["returned"] == "36.00 EUR: pay it back to where the deposits came from"
     assert office.row("sp")["waits_for"] == "KGC and CSP to hear that it is over"
     assert [line[0] for line in office.doctor("sp")] == ["warn", "warn", "warn"]
     assert office("sp", "purge", task).code == 0
@@ -208,8 +224,9 @@ def test_operators_of_csp_and_kgc_see_what_is_held_and_can_refuse(office):
     assert office.about("kgc")["held"] == {"key shares": 1}
 
 
-def test_doctor_says_what_is_past_its_life_or_of_unknown_tasks(office):
-    office.disk.store("csp").change_task(office.task, first_seen=0.0)
+def test_doctor_says_what_is_past_its_life_or_of_unknown_tasks(office, monkeypatch):
+    later = time.time() + 100 * DAY
+    monkeypatch.setattr(SystemClock, "now", lambda _clock: later)
     office.disk.blobs("csp/keys").put("f" * 64 + ".csp", b"share")
     found = office.doctor("csp")
     assert [(verdict, said) for verdict, said, _ in found] == [

@@ -145,13 +145,15 @@ def test_the_campaign_ends_in_paid_claims(organisations: Organisations):
     """Its rounds run between organisations, over the credentials that were renewed above; and a second task gets its keys."""
     made, own = organisations, ("-s", "acme/settings.toml")
     made.do("acme", "task", "fund", made.task, "36.00", "--name", "all", *own)
-    made.do("sp", "sp", "deposit", "confirm", "sp/settings.toml", made.task, "all", "36.00")
+    made.do("sp", "sp", "deposit", "confirm", "sp/settings.toml", made.task, "all", "36.00", "EUR")
     made.do("acme", "task", "close", made.task, *own)
     made.do("acme", "task", "watch", made.task, "--until", "finished", *own)
     for person in range(PEOPLE):
         assert made.processes[f"person-{person}"].wait(timeout=PATIENCE) == 0, made.logs()
         events = [json.loads(line) for line in made.log(f"person-{person}").splitlines()]
-        assert [event["millionths"] > 0 for event in events if event["event"] == "paid"] == [True]
+        claimed = [event["millionths"] for event in events if event["event"] == "claimed"]
+        assert claimed
+        assert claimed[-1] == sum(event["millionths"] for event in events if event["event"] == "rewarded") > 0
     (made.place("acme") / "again.toml").write_text(task_file(purpose="Recognise again"))
     created = made.do("acme", "task", "create", "again.toml", "--json", *own)  # both servers fetch their shares
     assert json.loads(created.out)["task"] != made.task

@@ -9,7 +9,8 @@ import tomllib
 
 import pytest
 
-from crowdfl.cli.role_folder import RoleFolder, read_part
+from crowdfl.services.folders.public_part import read_part
+from crowdfl.services.folders.role_folder import RoleFolder
 from crowdfl.services.http import tls
 from crowdfl.services.http.auth import Tokens
 from crowdfl.settings import CspSettings

@@ -71,7 +71,7 @@ def test_a_task_is_tried_on_a_folder_of_people_that_data_show_takes(tmp_path):
         for name in ("walking", "sitting"):
             write(tmp_path / "data" / person / f"{name}.csv", "time,x,y,z", samples(30))
     folder = f"csv:{tmp_path / 'data'}"
-    assert json.loads(call("data", "show", folder, "--json").out)["people"] == ["anna", "ben"]
+    assert json.loads(call("train", "--look", "--data", folder, "--json").out)["people"] == ["anna", "ben"]
     task = task_file(tmp_path, window=50, channels=3, labels=["walking", "sitting"])
     found = json.loads(call("task", "explain", task, "--try", folder, "--json").out)
     assert [trial["data"] for trial in found["tried"]] == [f"{folder}#anna", f"{folder}#ben"]
@@ -97,9 +97,9 @@ def test_data_that_does_not_fit_is_answered_with_what_to_write(mine, tmp_path, c
 def test_more_windows_than_the_task_takes_are_refused(mine, tmp_path):
     """Each such device would fail at its first upload."""
     path = task_file(tmp_path, **FITTING)
-    path.write_text(path.read_text().replace("max_samples = 1000", "max_samples = 20"))
     assert call("task", "explain", path, "--try", f"npz:{mine}#2").code == 0  # where everyone counts once
-    path.write_text(path.read_text().replace('weighting = "equal"', 'weighting = "samples"'))
+    by_samples = path.read_text().replace('weighting = "equal"', 'weighting = "samples"')
+    path.write_text(by_samples.replace("# max_samples = 100", "max_samples = 20"))
     result = call("task", "explain", path, "--try", f"npz:{mine}#2")
     assert result.code == 3
     assert "has 30 windows to train on, and the task takes 20" in result.err
@@ -115,7 +115,7 @@ def test_what_is_left_out_or_missing_is_noted(mine, tmp_path):
 
 
 def test_a_task_that_does_not_fit_is_not_created(mine, tmp_path, monkeypatch):
-    own = SimpleNamespace(settings=SimpleNamespace(min_claim_window=0.0))
+    own = SimpleNamespace()
     monkeypatch.setattr(commands.RequesterFile, "read", lambda _path: own)
     monkeypatch.setattr(commands, "open_requester", lambda _own: pytest.fail("a service is asked"))
     for words in (("create",), ("run", tmp_path / "invitations", tmp_path / "model.npz")):
@@ -125,7 +125,7 @@ def test_a_task_that_does_not_fit_is_not_created(mine, tmp_path, monkeypatch):
 
 
 def test_that_nothing_was_tried_is_said_and_what_comes_next(tmp_path, monkeypatch):
-    own = SimpleNamespace(settings=SimpleNamespace(min_claim_window=0.0))
+    own = SimpleNamespace()
     requester = SimpleNamespace(create=lambda _definition, _initial: "0123")
     monkeypatch.setattr(commands.RequesterFile, "read", lambda _path: own)
     monkeypatch.setattr(commands, "open_requester", lambda _own: nullcontext(requester))
@@ -138,7 +138,8 @@ def test_that_nothing_was_tried_is_said_and_what_comes_next(tmp_path, monkeypatc
 
 class TestLook:
     def test_sensors_windows_training_rounds_and_time_to_claim_are_said(self):
-        told = task_summary(defined("task", tomllib.loads(SOFTMAX))[0], 5)
+        late = SOFTMAX.replace('late = "no"', 'late = "10 min"')
+        told = task_summary(defined("task", tomllib.loads(late))[0], 5)
         assert "Recorded: 6 channels (acceleration and rotation, three axes each), 50 samples a second" in told
         assert "a window is 100 samples, 2 s; labels: PEN, ABD, FEL, IR, ER, TRAP, ROW" in told
         assert (
@@ -147,7 +148,7 @@ class TestLook:
         assert "32 at a time" in told
         assert "Rounds: 3; each takes uploads for 60 min, and late ones for 10 min more" in told
         assert "Rewards: 36.00 EUR a round" in told
-        assert "can be claimed for 7 days after the end" in told
+        assert "can be claimed for 7 days after the last round" in told
         assert "at least 5 participants; you accept 5 or more" in told
 
     @pytest.mark.parametrize(
@@ -166,8 +167,27 @@ class TestLook:
         object.__setattr__(found, "training", {**found.training, **training})
         assert said in task_summary(found, 5)
 
+    @pytest.mark.parametrize(
+        ("profile", "pay", "said"),
+        [
+            ("shares", "equal", "For one person: about "),
+            (
+                "shares",
+                "samples",
+                "For one person: by how much you recorded: from nothing to a whole round's. Equal parts",
+            ),
+            ("shares", "distance", "how close your model is to the average (the paper's Eq. 10): from nothing to"),
+            ("hardened", None, "how close your model is to the average (the paper's Eq. 10): from nothing to"),
+            ("paper", None, "how close your model is to the average (the paper's Eq. 10): from nothing to"),
+        ],
+    )
+    def test_what_one_person_may_earn_is_said_as_unequal_as_it_is(self, profile, pay, said):
+        found = defined("task", tomllib.loads(SOFTMAX))[0]
+        object.__setattr__(found, "settings", found.settings.changed(profile=profile, pay=pay))
+        assert said in task_summary(found, 5)
+
     def test_a_task_without_rewards_says_so(self):
-        text = SOFTMAX.replace('budget = "36.00"', '# budget = "36.00"')
+        text = SOFTMAX.replace('budget = "36.00"', '# budget = "36.00"').replace("\ncurrency", "\n# currency")
         assert "Rewards: none" in task_summary(defined("task", tomllib.loads(text))[0], 5)
 
 

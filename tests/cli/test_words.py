@@ -52,7 +52,7 @@ def desk(tmp_path, monkeypatch):
     def at_the_desk(_own, _patience=None):
         yield made.requester
 
-    own = SimpleNamespace(folder=tmp_path, settings=SimpleNamespace(min_claim_window=0.0))
+    own = SimpleNamespace(folder=tmp_path, settings=SimpleNamespace())
     monkeypatch.setattr(commands, "open_requester", at_the_desk)
     monkeypatch.setattr(commands.RequesterFile, "read", lambda _path: own)
     return made
@@ -75,13 +75,13 @@ class TestWatch:
         assert f"crowdfl task fund {desk.task} 72.00" in told, "for all rounds"
 
     def test_a_deposit_that_nobody_has_confirmed_is_named(self, desk):
-        desk.sp.deposit(desk.task, "first", WHOLE)
+        desk.sp.deposits.announce(desk.task, "first", WHOLE)
         told = watched(desk)
         assert "waits for the platform's operator, who must confirm the deposit first of 72.00 EUR" in told
         assert "waits for money" not in told
 
     def test_what_is_announced_and_too_little_is_said(self, desk):
-        desk.sp.deposit(desk.task, "first", 30_000_000)
+        desk.sp.deposits.announce(desk.task, "first", 30_000_000)
         told = watched(desk)
         assert "money: 6.00 EUR more for the next round:" in told
         assert f"crowdfl task fund {desk.task} 42.00" in told
@@ -107,7 +107,10 @@ class TestWatch:
 
     def test_time_to_claim_is_told_and_is_no_change(self, desk):
         """After the end the status differs at every look, and says nothing new."""
+        desk.sp.deposits.announce(desk.task, "late", 1)  # which may still be confirmed
         desk.requester.order(desk.task, "cancel")
+        desk.run()
+        desk.clock.time = desk.sp.store.task(desk.task).claims_until - 500.0
         told = []
 
         def wait(_seconds):
@@ -144,14 +147,14 @@ class TestOrders:
     def test_a_payment_is_told_with_what_the_operator_types(self, desk):
         told = call("task", "fund", desk.task, "36", "--name", "first").out
         assert told.startswith("36.00 EUR is announced as the deposit first.")
-        assert f"crowdfl sp deposit confirm SETTINGS {desk.task} first 36.00" in told
+        assert f"crowdfl sp deposit confirm SETTINGS {desk.task} first 36.00 EUR`" in told
         found = json.loads(call("task", "fund", desk.task, "36", "--name", "first", "--json").out)
         assert found == {"task": desk.task, "deposit": "first", "amount": 36_000_000, "state": "pending"}
 
     def test_an_amount_is_told_to_its_last_decimal(self, desk):
         """Rounded, the operator's command would be refused."""
         told = call("task", "fund", desk.task, "12.345678", "--name", "odd").out
-        assert f"confirm SETTINGS {desk.task} odd 12.345678`" in told
+        assert f"confirm SETTINGS {desk.task} odd 12.345678 EUR`" in told
         assert [amount_words(amount) for amount in (0, 1, 500_000, 36_000_000)] == ["0.00", "0.000001", "0.50", "36.00"]
 
     def test_every_order_says_what_it_did(self, desk):
@@ -180,7 +183,7 @@ class TestList:
     def test_every_task_is_there_with_its_state_people_and_money(self, desk):
         desk.invite(3)
         desk.requester.fund(desk.task, 36_000_000, "one")
-        desk.sp.deposit(desk.task, "two", 1_000_000)
+        desk.sp.deposits.announce(desk.task, "two", 1_000_000)
         desk.run()
         (row,) = json.loads(call("task", "list", "--json").out)["tasks"]
         expected = {"task": desk.task, "purpose": "which exercise", "state": "running", "rounds": 2, "enrolled": 3}
@@ -245,7 +248,7 @@ def created(tmp_path, monkeypatch):
     def requester(_own):
         yield SimpleNamespace(create=lambda _definition, _initial: "the-task")
 
-    own = SimpleNamespace(settings=SimpleNamespace(min_claim_window=0.0))
+    own = SimpleNamespace(settings=SimpleNamespace())
     monkeypatch.setattr(commands, "open_requester", requester)
     monkeypatch.setattr(commands.RequesterFile, "read", lambda _path: own)
 

@@ -66,7 +66,8 @@ from crowdfl.services.run import open_csp
 from crowdfl.services.server import running
 from crowdfl.settings import ClusterSettings, CspSettings, PeerSettings, S3Settings, TaskSettings
 from crowdfl.storage.atomic import write_private
-from crowdfl.storage.blobs import OF_STORE, FileBlobs, SealedBlobs
+from crowdfl.storage.blobs import OF_STORE, FileBlobs
+from crowdfl.storage.sealed_blobs import SealedBlobs
 from tests.cluster.processes import clusters, wait_for
 from tests.hosts import FileDisk
 from tests.hosts import test_tools as host_tools
@@ -314,8 +315,8 @@ def test_a_whole_round_on_two_clusters_gives_the_average_of_threads(world):
         sp = sides.fresh_sp(replace(sides.tools, backend=backends["sp"]))
         csp = sides.fresh_csp(tools=replace(sides.tools, backend=backends["csp"]))
         sp.add_all(uploads)
-        converse(sp.publish(final=False), csp.answer)
         converse(sp.reward(36_000_000), csp.answer)
+        converse(sp.publish(final=False), csp.answer)
         average = sides.people["p0"].read(sp.publication(), 1)
         rewards = {who: sides.people[who].open_reward(sealed, 1) for who, sealed in sp.envelopes().items()}
         results.append((average.weights.tolist(), average.total, rewards))

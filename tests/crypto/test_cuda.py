@@ -12,7 +12,8 @@ import pytest
 from gmpy2 import mpz
 
 from crowdfl.crypto import blocks
-from crowdfl.crypto.compute import Progress, Threads, backend_named
+from crowdfl.crypto.backends import backend_named
+from crowdfl.crypto.compute import Progress, Threads
 from crowdfl.crypto.gpu import ring as cuda_ring
 from crowdfl.crypto.gpu.backend import Cuda
 from crowdfl.crypto.gpu.ring import CupyDevice, layouts_for

@@ -15,6 +15,23 @@ def test_the_papers_examples_floored():
     assert FixedPoint(6, rounding="floor").encode([1.2345678, -1.234]).values.tolist() == [1234567, -1234000]
 
 
+def test_a_decimal_that_a_double_misses_is_floored_as_it_is_printed():
+    """2.07 * 10^6 is 2069999.9999999998 as doubles are multiplied."""
+    assert 2.07 * 10**6 < 2_070_000
+    assert FixedPoint(6, rounding="floor").encode([2.07, -2.07, 2.0700009]).values.tolist() == [
+        2070000,
+        -2070000,
+        2070000,
+    ]
+
+
+@given(units=st.lists(st.integers(-16_000_000, 16_000_000)), decimals=st.integers(0, 6))
+def test_every_exact_decimal_is_floored_to_itself(units, decimals):
+    """A hundredth of them is off by one where a product of doubles is floored."""
+    weights = [unit / 10**decimals for unit in units]
+    assert FixedPoint(decimals, 1.6e7, "floor").encode(weights).values.tolist() == units
+
+
 @given(weights=st.lists(st.floats(-16, 16)), decimals=st.integers(0, 6))
 def test_nearest_is_at_most_half_a_unit_off(weights, decimals):
     values = FixedPoint(decimals).encode(weights).values.tolist()

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crowdfl.crypto import blocks
-from crowdfl.crypto.paillier.packing import Packing, WideInts
+from crowdfl.crypto.paillier.packing import Packing
 from crowdfl.crypto.paillier.vector import combine, encrypt
+from crowdfl.crypto.paillier.wide_ints import WideInts
 from crowdfl.errors import CrowdFLError, SlotOverflow, WidthError
 
 N = mpz(2) ** 256 - 189  # odd, 256 bits; packing asks no more of it

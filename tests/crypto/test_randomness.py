@@ -3,16 +3,9 @@ import numpy as np
 import pytest
 
 from crowdfl.crypto.blocks import to_ints, width_of
-from crowdfl.crypto.randomness import (
-    Coins,
-    log_uniform,
-    public_permutation,
-    public_stream,
-    random_below,
-    random_bits,
-    random_prime,
-    random_unit,
-)
+from crowdfl.crypto.coins import Coins, log_uniform
+from crowdfl.crypto.public_coins import public_permutation, public_stream
+from crowdfl.crypto.randomness import random_below, random_bits, random_prime, random_unit
 
 
 def test_random_numbers_reach_all_that_they_may_be_and_no_others():
@@ -51,7 +44,7 @@ def test_public_permutation_is_one(count):
 def test_equal_keys_keep_their_order(monkeypatch):
     keys = [i * i % 3 for i in range(2000)]
     drawn = b"".join(key.to_bytes(8, "big") for key in keys)
-    monkeypatch.setattr("crowdfl.crypto.randomness.public_stream", lambda _seed, _purpose, length: drawn[:length])
+    monkeypatch.setattr("crowdfl.crypto.public_coins.public_stream", lambda _seed, _purpose, length: drawn[:length])
     assert public_permutation(b"", "", 2000).tolist() == sorted(range(2000), key=keys.__getitem__)
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crowdfl.crypto.shares.dcf import evaluate, generate
-from crowdfl.crypto.shares.ring import expand
+from crowdfl.crypto.shares.expansion import expand
 from crowdfl.errors import LengthMismatch
 
 

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crowdfl.crypto.shares import limbs
+from crowdfl.crypto.shares.expansion import expand
 from crowdfl.crypto.shares.limbs import (
     add_rows,
     block_dots,
@@ -16,7 +17,6 @@ from crowdfl.crypto.shares.limbs import (
     sum_rows,
     to_ints,
 )
-from crowdfl.crypto.shares.ring import expand
 from crowdfl.errors import LengthMismatch
 
 WIDTHS = [8, 16, 24, 40, 56, 64, 72, 128, 136, 168, 200, 320]

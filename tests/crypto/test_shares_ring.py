@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crowdfl.crypto.shares.ring import Ring, RunningSum, Stream, expand
+from crowdfl.crypto.shares.expansion import Stream, expand
+from crowdfl.crypto.shares.ring import Ring, RunningSum
 from crowdfl.errors import LengthMismatch, WidthError
 
 WIDTHS = range(8, 65, 8)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crowdfl.crypto.shares import sketch as module
-from crowdfl.crypto.shares.ring import expand
+from crowdfl.crypto.shares.expansion import expand
 from crowdfl.crypto.shares.sketch import MAX_BUCKETS, Sketch, load_bound
 from crowdfl.errors import LengthMismatch
 

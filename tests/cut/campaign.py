@@ -4,6 +4,7 @@ The script is a list of stages. Each is tried again until it is reached: whoever
 """
 
 import contextlib
+import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ import numpy.typing as npt
 
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.signed import Definition
-from crowdfl.errors import CrowdFLError
+from crowdfl.errors import CrowdFLError, NotReady
 from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle, SharesSpBundle
@@ -30,7 +31,7 @@ from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.records import PaymentState, RoundState, StoredPayment, TaskState
 from crowdfl.roles.requester import Requester
-from crowdfl.roles.retention import DAY, CspRetention, KgcRetention, Retention, secrets_of
+from crowdfl.roles.retention import CspRetention, KgcRetention, Retention, secrets_of
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.ledger import REQUESTER as PAYER
 from crowdfl.roles.sp.money import resolve_payment
@@ -40,10 +41,10 @@ from crowdfl.settings import PlanSettings, TaskSettings, to_millionths
 from crowdfl.simulation.disks import MemoryDisk
 from crowdfl.simulation.faults import BEFORE, Plan, Point, nothing_happens
 from crowdfl.simulation.host import CSP, FOREVER, KGC, PEOPLE, REQUESTER, SP, Call, Deliver, Host
-from crowdfl.storage.blobs import MemoryBlobs
+from crowdfl.storage.memory_blobs import MemoryBlobs
 from crowdfl.storage.sql import SqlStore
+from tests.campaigns.passed import Passed
 from tests.hosts import test_tools
-from tests.simulation.passed import Passed
 
 __all__ = ["NOISY", "REFERRED", "Campaign", "Script"]
 
@@ -61,7 +62,6 @@ COMMON: dict[str, Any] = {
     "cohort": 3,
     "budget": "9.00",
     "window": LONG,
-    "grace": LONG,
 }
 
 
@@ -133,7 +133,7 @@ class Campaign(Host):
         self.asking = b""  # the last request that has left for CSP
         self.may_be_void: set[int] = set()  # rounds that somebody has tampered with
         clock = ManualClock(1000.0)
-        self.bank: list[tuple[str, int]] = []
+        self.bank: list[StoredPayment] = []
         self.sent: dict[tuple[str, str, int], set[bytes]] = defaultdict(set)  # uploads and references that left
         self.noise: dict[bytes, list[Any]] = defaultdict(list)
         self.ends: dict[str, Retention[Any]] = {}
@@ -155,13 +155,13 @@ class Campaign(Host):
 
     def new_csp(self, disk: Any = None, name: str = CSP) -> Csp:
         csp = super().new_csp(disk, name)
-        own = csp.store, csp.bundles, self.clock, csp.blobs
+        own = csp.store, csp.bundles, self.clock, csp.blobs, csp.guard
         self.ends[name] = CspRetention(*own, sp_key=self.keys.public, forget=csp.drop)
         return csp
 
     def new_sp(self, options: SpOptions | None = None, disk: Any = None, name: str = SP) -> Sp:
         sp = super().new_sp(options, disk, name)
-        own = sp.store, sp.ports.bundles, self.clock, sp.blobs, _NoParts()
+        own = sp.store, sp.ports.bundles, self.clock, sp.blobs, sp.ports.guard, _NoParts()
         peers = {KGC: sp.ports.kgc, CSP: sp.ports.csp}
         rests = Backoff(10.0, PATIENCE, jitter=no_jitter, clock=self.clock.now)
         forget = sp.aggregators.drop
@@ -189,7 +189,7 @@ class Campaign(Host):
         self.begins(Point(process, what, self._begun[process, what], BEFORE))
 
     def _pay_out(self, payment: StoredPayment) -> None:
-        self.bank.append((payment.who, payment.amount))
+        self.bank.append(payment)
 
     def _carry(self, call: Call, deliver: Deliver) -> Any:
         """What leaves a process is noted, whether it arrives or not; so is what comes back."""
@@ -240,14 +240,14 @@ class Campaign(Host):
             refer = of(REQUESTER, f"refer {number}", partial(self._refer, number))
             yield partial(self._is_over, number), refer, *map(self._stepping, script.present(number)), self.run
         yield self._said("close"), of(REQUESTER, "close", lambda one: one.close_enrolment(self.task))
-        yield partial(self._is_task, TaskState.FINISHED, TaskState.CANCELLED), self.run
+        yield partial(self._is_task, TaskState.FINISHED, TaskState.CANCELLED, TaskState.SETTLED), self.run
         for name in script.people:
-            yield self._has(name, "paid"), self._stepping(name), of(PEOPLE + name, "", lambda one: one.claim())
+            yield self._said(f"claim {name}"), self._stepping(name), of(PEOPLE + name, f"claim {name}", _claim)
         yield self._all_paid, self._make_payments
         yield self._said("read"), of(REQUESTER, "read", self._read)
         yield partial(self._is_task, TaskState.SETTLED), partial(self._wait, LONG), self.run
         yield self._all_told, *(of(name, "", partial(self._tell, name)) for name in self.names(SP))
-        self._wait(3 * DAY)
+        self._wait(3 * 86400.0)
         for name in self.ends:
             yield self._said(f"sweep {name}"), of(name, f"sweep {name}", partial(self._sweep, name))
 
@@ -286,7 +286,7 @@ class Campaign(Host):
 
     def _create(self, requester: Requester) -> None:
         definition = Definition(
-            "purpose", "terms", "readers", ModelShape(("w",), ((SIZE,),)), self.script.task, LONG / 2, {}
+            "purpose", "terms", "readers", ModelShape(("w",), ((SIZE,),)), self.script.task, int(LONG / 2), {}
         )
         first = len(self.script.present(1))
         definition = Definition(**vars(definition) | {"plan": PlanSettings(start_with=first)})
@@ -325,8 +325,8 @@ class Campaign(Host):
         while sp.payments.run_one():
             pass
         for payment in sp.store.payments(self.task, [PaymentState.UNKNOWN]):  # the operator asks the bank
-            known = (payment.who, payment.amount) in self.bank
-            resolve_payment(sp.ports, self.task, payment.who, "paid" if known else "again")
+            known = payment.key in {one.key for one in self.bank}
+            resolve_payment(sp.ports, self.task, payment.key, "paid" if known else "again")
 
     def _read(self, requester: Requester) -> None:
         self.averages = {n: requester.read(self.task, n) for n in self.script.rounds if self.accepted(n)}
@@ -436,7 +436,7 @@ class Campaign(Host):
 
     def _check_money(self) -> None:
         """Everyone is paid once what its rounds have earned it; the rest is the requester's again."""
-        script, books, ledger = self.script, self.books, self.sp.ledger(self.task)
+        script, books, ledger = self.script, self.books, self.sp.core.ledger(self.task)
         earned = Counter(dict.fromkeys(script.people, 0))
         for number in script.rounds:
             accepted = self.accepted(number)
@@ -444,15 +444,22 @@ class Campaign(Host):
         by_name = {self._who[who]: sum(rounds.values()) for who, rounds in ledger.paid().items()}
         assert by_name == {name: amount for name, amount in earned.items() if name in by_name}, by_name
         assert {name for name in earned if earned[name]} <= by_name.keys()
-        handed = [(self._who[who], amount) for who, amount in self.bank]
+        assert len({payment.key for payment in self.bank}) == len(self.bank), "an instalment was handed over twice"
+        handed = [(self._who[payment.who], payment.amount) for payment in self.bank]
         assert sorted(handed) == sorted((name, amount) for name, amount in earned.items() if amount)
         for name, amount in earned.items():
-            assert int(self.disk.blobs(PEOPLE + name).get("paid")) == amount, f"{name} was told another amount"
+            assert self._told(name) == amount, f"{name} was told another amount"
         balances = {account: amount for account, amount in ledger.balances().items() if amount}
         assert sum(balances.values()) == 0
         assert {account for account in balances if not account.startswith("participant ")} <= {PAYER}, balances
         assert -balances.get(PAYER, 0) == sum(earned.values())
         assert all(payment.state is PaymentState.PAID for payment in books.payments(self.task))
+
+    def _told(self, name: str) -> int:
+        """By SP, of what it has booked."""
+        blobs = self.disk.blobs(PEOPLE + name)
+        answer = json.loads(blobs.get("claim-answered"))["answer"] if blobs.has("claim-answered") else {}
+        return sum(sum(answer.get(how, {}).values()) for how in ("paid", "unused"))
 
     def _check_nothing_is_left(self) -> None:
         for name, retention in self.ends.items():
@@ -465,6 +472,13 @@ class Campaign(Host):
         for secret in self.disk.secrets:  # type: ignore[attr-defined]
             for name, found in servers.items():
                 assert secret not in found, f"{name} holds something that KGC dealt, or a key"
+
+
+def _claim(person: Participant) -> None:
+    """Everything: whoever cannot read a reward yet comes back."""
+    person.claim()
+    if person.awaits_rewards:
+        raise NotReady("a reward is not shown yet")
 
 
 def _bytes_of(found: Any) -> bytes:

@@ -75,17 +75,18 @@ def test_a_page_that_teaches_is_short(guide):
     assert len(re.sub(r"^```.*?^```$", "", page, flags=re.MULTILINE | re.DOTALL).split()) <= WORDS
 
 
-def test_a_server_that_cannot_listen_ends_the_tutorial_with_its_reason(tmp_path):
-    """Somebody takes CSP's port between the tutorial's `init` and its servers."""
-    page = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
-    (block,) = [one.text for one in blocks(page) if "crowdfl init" in one.text]
-    init, servers = block.split("for role in", 1)
+def test_a_server_that_cannot_listen_ends_the_rehearsal_with_its_reason(tmp_path):
+    """Somebody takes CSP's port before the servers start."""
+    page = (ROOT / "docs" / "organisations.md").read_text(encoding="utf-8")
+    found = [one.text for one in blocks(page) if one.runs]
+    (servers,) = [place for place, text in enumerate(found) if " serve " in text]
+    before = "".join(f"```sh\n{text}```\n\n" for text in found[:servers])
     taken = (
         "import socket, tomllib\nfrom pathlib import Path\n"
-        'port = tomllib.loads(Path("campaign/csp/settings.toml").read_text())["port"]\n'
+        'port = tomllib.loads(Path("hospital/csp/settings.toml").read_text())["port"]\n'
         'squatter = socket.create_server(("127.0.0.1", port))\n'
     )
-    code, said = follow(f"```sh\n{init}```\n\n```python\n{taken}```\n\n```sh\nfor role in{servers}```\n", tmp_path)
+    code, said = follow(f"{before}```python\n{taken}```\n\n```sh\n{found[servers]}```\n", tmp_path)
     assert code != 0
     assert "cannot listen on 127.0.0.1" in said
     assert "Address already in use" in said

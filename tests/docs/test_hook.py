@@ -21,6 +21,12 @@ CASES = {
     "code that the site lacks": ("running.md", "[`vectors/`](../vectors) and more", "`vectors/` and more"),
     "a page that is named": ("running.md", "see docs/gpu.md.", "see [docs/gpu.md](gpu.md)."),
     "a page that is named above": ("gpu.md", "SECURITY.md says", "[SECURITY.md](project/SECURITY.md) says"),
+    "a page that is made": ("running.md", "see docs/settings.md.", "see [docs/settings.md](settings.md)."),
+    "a page of the laboratory that is made": (
+        "lab/audit.md",
+        "lab/docs/commands.md",
+        "[lab/docs/commands.md](commands.md)",
+    ),
     "one that is not there": ("running.md", "[x](nowhere.md), docs/nowhere.md", "[x](nowhere.md), docs/nowhere.md"),
     "elsewhere": ("running.md", "[x](https://example.org/docs/gpu.md)", "[x](https://example.org/docs/gpu.md)"),
     "a place here": ("running.md", "[x](#a)", "[x](#a)"),

@@ -35,9 +35,9 @@ from crowdfl.roles.sp.money import Deposits, resolve_payment
 from crowdfl.services import run, server
 from crowdfl.services.apps import sp_uploads as batches
 from crowdfl.services.apps.sp_uploads import Batches
+from crowdfl.services.background.sweeper import Sweeper
 from crowdfl.services.client.peers import KgcClient, SpClient
 from crowdfl.services.client.transport import Link
-from crowdfl.services.retention import Sweeper
 from crowdfl.settings import (
     CspSettings,
     KgcSettings,
@@ -120,7 +120,7 @@ def live(life: Life) -> None:
     event.listen(Pool, "connect", _do_not_wait)
     os.environ.update(elsewhere(life.folder).get("environment", {}))
     run.SystemClock = functools.partial(FileClock, life.folder)  # type: ignore[assignment, misc]
-    # When it comes is a matter of time; `tests/simulation/test_ends.py` dies at each of its steps.
+    # When it comes is a matter of time; `tests/campaigns/test_ends.py` dies at each of its steps.
     Sweeper.tick = lambda _self: False  # type: ignore[method-assign]
     server.socket = SimpleNamespace(**vars(socket) | {"create_server": lambda *_where, **_how: life.listener})  # type: ignore[assignment]
     steps = [logs / f"{life.role}.{number}.steps" for number in range(life.number + 1)]
@@ -167,7 +167,7 @@ def _sp(life: Life) -> None:
 
 
 def _sp_settings(life: Life, **more: Any) -> SpSettings:
-    own = {"tick_seconds": 0.03, "min_claim_window": 0.0, "on_paid": ("pay",)}
+    own = {"tick": 0.03, "min_claim_window": 0.0, "on_paid": ("pay",)}
     return _settings(life, SpSettings, **own, max_clock_jump=1e9, **more)  # the supervisor puts the clock forward
 
 
@@ -229,11 +229,12 @@ def _requester(life: Life) -> None:
     kgc_key = bytes.fromhex((life.folder / "kgc.pub").read_text())
     requester = Requester(blobs, FileClock(life.folder), kgc, sp, kgc_key, test_tools())
     settings = json.loads((life.folder / "settings.json").read_text())
-    task = requester.create(small_definition(TaskSettings.of(**settings), claim_window=CLAIM_WINDOW), INITIAL_MODEL)
-    requester.fund(task, 2 * BUDGET, "all")
-    if not blobs.has("invited"):
-        invitations = requester.invite(task, PEOPLE, 1e6)
-        blobs.put("invited", json.dumps({"task": task, "invitations": invitations}).encode())
+    if not blobs.has("invited"):  # else it was made, and may have ended meanwhile
+        made = requester.create(small_definition(TaskSettings.of(**settings), claim_window=CLAIM_WINDOW), INITIAL_MODEL)
+        requester.fund(made, 2 * BUDGET, "all")
+        invitations = requester.invite(made, PEOPLE, 1e6)
+        blobs.put("invited", json.dumps({"task": made, "invitations": invitations}).encode())
+    task = json.loads(blobs.get("invited"))["task"]
     while sp.status(task)["state"] == "running":
         time.sleep(2 * _PAUSE)
     blobs.put("model", to_safetensors(requester.definition(task).shape, requester.model(task)))
@@ -248,9 +249,9 @@ def _operator(life: Life) -> None:
     while len(states := _tasks(books)) == 0 or states != [TaskState.SETTLED] or books.store.payments(states=_UNPAID):
         for deposit in books.store.deposits() if states else ():
             if deposit.state is DepositState.PENDING:
-                Deposits(books).confirm(deposit.task, deposit.name, deposit.amount)
+                Deposits(books).confirm(deposit.task, deposit.name, deposit.amount, "EUR")
         for payment in books.store.payments(states=[PaymentState.UNKNOWN]) if states else ():
-            resolve_payment(books, payment.task, payment.who, "paid" if bank.knows(payment) else "again")
+            resolve_payment(books, payment.task, payment.key, "paid" if bank.knows(payment) else "again")
         time.sleep(_PAUSE)
 
 
@@ -278,7 +279,7 @@ def _person(life: Life) -> None:
     person.join(papers["invitations"][number])
     is_shared = json.loads((life.folder / "settings.json").read_text()).get("profile") == SHARES["profile"]
     train, seen = functools.partial(shared_update if is_shared else update, number), None
-    while not person.blobs.has("paid"):
+    while not person.blobs.has("claim-answered"):
         try:
             now = link.status(person.task)
             if now == seen or not person.step(train):

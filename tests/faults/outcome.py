@@ -17,9 +17,9 @@ from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.signed import Receipt, participant_name
 from crowdfl.learning.oracle import fedavg
 from crowdfl.protocols.common.paid import MaskSeed
+from crowdfl.protocols.hardened.bundles import CspBundle
 from crowdfl.protocols.hardened.opening import CHUNK, OpenRequest
 from crowdfl.protocols.hardened.profile import HardenedSpRound
-from crowdfl.protocols.hardened.shape import CspBundle
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.shares.round.manifest import StepRequest
 from crowdfl.roles.dealt import is_dealt_file
@@ -50,6 +50,12 @@ def shared_average(number: int) -> npt.NDArray[np.float64]:
         average = np.round(fedavg(flat, [samples for _, samples in trained]), 3)
         model = [average[:6].reshape(2, 3), average[6:]]
     return average
+
+
+def _told(person: FileBlobs) -> int:
+    """What SP has said to somebody to have booked."""
+    answer = json.loads(person.get("claim-answered"))["answer"]
+    return sum(answer["paid"].values()) + sum(answer["unused"].values())
 
 
 @dataclass(frozen=True)
@@ -161,7 +167,7 @@ class Outcome:
 
     def _check_money(self) -> None:
         books = self.ledger()
-        paid = {name: int(person.get("paid")) for name, person in zip(self.names.values(), self.people, strict=True)}
+        paid = {name: _told(person) for name, person in zip(self.names.values(), self.people, strict=True)}
         assert {name: sum(books[f"pay {name} round {n}"][2] for n in (1, 2)) for name in paid} == paid
         assert self.handed_over() == sorted(paid.items()), "the bank was asked twice, or not at all"
         assert all(sum(books[f"pay {name} round {n}"][2] for name in paid) <= BUDGET for n in (1, 2))

@@ -67,7 +67,7 @@ class Campaign:
             for role in (*self.servers, OPERATOR, *CLIENTS):
                 self._start(role)
             self._watch(lambda: not any(role in self._processes for role in CLIENTS))
-            self.put_clock_forward(2 * CLAIM_WINDOW)
+            self.put_clock_forward(2 * CLAIM_WINDOW + 61 * 86400.0)  # past the last day of claims
             store = SqlStore(database_url(self.folder, "sp"))
             self._watch(lambda: [task.state for task in store.tasks()] == [TaskState.SETTLED])
             self._watch(lambda: OPERATOR not in self._processes)  # every payment is made

@@ -21,8 +21,8 @@ SHARDS, SLOW_SHARDS = 4, 10  # few deaths in each: no test takes long, even on a
 HIDDEN_SHARDS = 2
 LIVES = 3
 Point = tuple[str, Kill]
-WRITTEN = "blobs.put_all<uploads._written<uploads.receive<sp_uploads.receive"
-ACKNOWLEDGED = "sql.acknowledge<uploads.receive<sp_uploads.receive"
+WRITTEN = "blobs.put_all<uploads.receive<sp_uploads.receive"
+ACKNOWLEDGED = "sql.acknowledge<uploads._take<uploads.receive<sp_uploads.receive"
 
 
 def points(campaign: Campaign, role: str) -> list[Point]:

@@ -114,7 +114,8 @@ def run_app(app: Path, folder: Path) -> dict[str, object]:
     clients = (
         "num-supernodes=4 client-resources-num-cpus=1 init-args-num-cpus=1"  # one after the other: a small machine's
     )
-    command = [FLOWER / "bin/flwr", "run", app, "--stream", "--run-config", "num-server-rounds=2 learning-rate=0.01"]
+    short = "num-server-rounds=2 learning-rate=0.01 local-epochs=1"
+    command = [FLOWER / "bin/flwr", "run", app, "--stream", "--run-config", short]
     command += ["--federation-config", clients]
     options = {"env": environment(folder / "home"), "capture_output": True, "text": True, "timeout": PATIENCE}
     done = subprocesses.run(command, **options)

@@ -7,31 +7,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.sealing import ReaderKey, SigningKey
 from crowdfl.documents.envelope import Envelope
+from crowdfl.documents.invitations import Certificate, EnrolmentRequest, Invitation, Ticket, admitted
 from crowdfl.documents.signed import (
     Appointment,
-    Certificate,
     Definition,
-    EnrolmentRequest,
-    Invitation,
     Order,
     Receipt,
     TaskEnd,
     participant_name,
 )
+from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.protocols.registry import PROFILES
 from tests.fuzz.trial import JSON, attempt, changed_body, mutated, nested, refused
 from tests.http.world import definition_of
 
 KEY = SigningKey.fresh()
 _WHO = participant_name(KEY.public)
+TASK = Definition.open(definition_of(KEY).sign(KEY))
+INVITATION = Invitation(TASK.task, "7" * 32, 1, KEY.public, 1000.0)  # one key for all: whatever is signed, it stands
+REQUEST = EnrolmentRequest.make(Ticket(INVITATION.sign(KEY), KEY), ParticipantKeys(_WHO, KEY, ReaderKey.fresh()))
 HONEST = {
     "definition": definition_of(KEY).sign(KEY),
-    "appointment": Appointment("0" * 64, "f" * 64).sign(KEY),
-    "invitation": Invitation("0" * 64, "7", 1000.0, "").sign(KEY),
-    "certificate": Certificate("0" * 64, _WHO, KEY.public, bytes(32), "").sign(KEY),
-    "enrolment-request": EnrolmentRequest("0" * 64, "f" * 64, KEY.public, bytes(32)).sign(KEY),
+    "appointment": Appointment("0" * 64, "f" * 64, "e" * 64).sign(KEY),
+    "invitation": INVITATION.sign(KEY),
+    "certificate": Certificate(TASK.task, _WHO, INVITATION.sign(KEY), REQUEST.sign(KEY)).sign(KEY),
+    "enrolment-request": REQUEST.sign(KEY),
     "order": Order("0" * 64, "pause", 1.0).sign(KEY),
     "receipt": Receipt("0" * 64, 1, _WHO, "f" * 64, late=False).sign(KEY),
     "task-end": TaskEnd("0" * 64, "settled", 1.0).sign(KEY),
@@ -49,11 +51,10 @@ def open_definition(text):
 
 OPENERS = {
     "definition": open_definition,
-    "enrolment-request": EnrolmentRequest.open_own,
-} | {
-    document.kind: partial(document.open, signer=KEY.public)
-    for document in (Appointment, Invitation, Certificate, Order, Receipt, TaskEnd)
-}
+    "enrolment-request": partial(EnrolmentRequest.open_under, invitation=INVITATION),
+    "invitation": partial(Invitation.open_in, definition=TASK),
+    "certificate": partial(admitted, kgc_key=KEY.public, definition=TASK),
+} | {document.kind: partial(document.open, signer=KEY.public) for document in (Appointment, Order, Receipt, TaskEnd)}
 kinds = pytest.mark.parametrize("kind", HONEST)
 
 

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crowdfl.cli.participant import open_participant
-from crowdfl.cli.role_folder import read_part
 from crowdfl.cli.task.views import template
 from crowdfl.learning.datasets.npz_files import read_arrays
 from crowdfl.learning.models.forms import from_npz, from_safetensors, to_npz, to_safetensors
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.learning.recipe import Recipe
 from crowdfl.services.client.opening import RequesterFile
+from crowdfl.services.folders.public_part import read_part
 from crowdfl.services.http import tls
 from crowdfl.services.http.auth import Tokens
 from crowdfl.services.http.wire import error_from
@@ -29,7 +29,7 @@ from tests.fuzz.trial import JSON, attempt, changed_body, mutated, refused, scal
 SHAPE = ModelShape(("w", "b"), ((2, 3), (3,)))
 ARRAYS = [np.arange(6.0).reshape(2, 3), np.arange(3.0)]
 SERVICE = (
-    'host = "127.0.0.1"\nport = 7101\ncertificate = "a"\nkey = "b"\ntick_seconds = 1\non_paid = ["pay"]\nplain_http = false\n'
+    'host = "127.0.0.1"\nport = 7101\ncertificate = "a"\nkey = "b"\ntick = "1 s"\non_paid = ["pay"]\nplain_http = false\n'
     f'kgc_key = "{"00" * 32}"\n[kgc]\nurl = "https://kgc:7101"\ntoken = "t"\n'
     '[csp]\nurl = "https://csp:7103"\ntoken = "t"\n[dask]\nscheduler = "tls://127.0.0.1:8786"\n'
 )

@@ -64,6 +64,10 @@ claims_of = st.builds(
     amounts=st.lists(NUMBERS, max_size=3).map(tuple),
     masks=st.lists(NUMBERS, max_size=3).map(tuple),
     salts=st.lists(st.binary(max_size=33), max_size=3).map(tuple),
+    shown=st.lists(st.binary(max_size=33), max_size=3).map(tuple),
+    unused=st.lists(NUMBERS, max_size=3).map(tuple),
+    destination=st.sampled_from([b"", bytes(32)]) | st.binary(max_size=33),
+    counter=st.sampled_from([0, 1]) | NUMBERS,
     signature=st.binary(max_size=64),
 )
 
@@ -83,7 +87,7 @@ def test_claims_of_anything(sides, claim, signed, right_task):
 
 def test_repro_a_claim_of_a_number_too_long_to_print(sides):
     """Python refuses to write such a number in decimal, with an error that is not ours."""
-    claim = Claim(sides.sp._shape.task.name, "claimant", (1,), (2**32767,), (0,), (b"",), bytes(64))
+    claim = Claim(sides.sp._shape.task.name, "claimant", (1,), (2**32767,), (0,), (b"",), (b"",), (), b"", 0, bytes(64))
     assert refused(attempt(sides.sp.check_claim, claim.to_bytes()))
     assert refused(attempt(sides.csp.answer, claim.to_bytes()))
 

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.envelope import Envelope
-from crowdfl.documents.signed import EnrolmentEnd, EnrolmentRequest, Invitation, Order
+from crowdfl.documents.invitations import EnrolmentRequest, Invitation, Ticket
+from crowdfl.documents.signed import EnrolmentEnd, Order
 from crowdfl.services.http.auth import ROLES
 from tests.fuzz.platform import SERVICES, Ask, digest
 from tests.fuzz.trial import JSON, NAMES, Form, changed_body, mutated, scaled
@@ -40,14 +42,19 @@ ANY_HEADER = st.tuples(st.from_regex(rb"[a-z][a-z0-9-]{0,10}", fullmatch=True), 
 BODIES = st.binary(max_size=300) | JSON.map(lambda value: json.dumps(value).encode())
 
 
+INVITED = SigningKey.fresh()  # whose public half an invitation names
+
+
 def good_bodies(platform):
     """A body for every route that takes one, by a word of its path; each would be let in, or nearly."""
     world, task = platform.world, platform.open
     stored = world.sp.store.task(task)
     person = platform.people[task][0]
     certificate = world.sp.store.participant(task, person.who).certificate
-    invitation = Invitation(task, "0", world.clock.now() + 1000, "").sign(world.requester.signing)
-    request = EnrolmentRequest.of(task, invitation, person.keys.identity).sign(person.keys.signing)
+    expires = world.clock.now() + 1000
+    made = Invitation(task, "0" * 32, 1, INVITED.public, expires).sign(world.requester.signing)
+    ticket = Ticket(made, INVITED)
+    invitation, request = ticket.invitation, EnrolmentRequest.make(ticket, person.keys).sign(INVITED)
     stranger = definition_of(world.receipts, window=7).sign(world.receipts)
     order = Order(task, "nothing", 0.0).sign(world.requester.signing)
     close = EnrolmentEnd("0" * 64).sign(world.requester.signing)
@@ -106,7 +113,7 @@ def signed_nonsense(draw, platform, body):
         return body
     keys = {
         "certificate": platform.world.kgc.signing,
-        EnrolmentRequest.kind: platform.people[platform.open][0].keys.signing,
+        EnrolmentRequest.kind: INVITED,
     }
     key = keys.get(usual, platform.world.requester.signing)
     kind = draw(st.sampled_from([usual] * 4 + ["order"]) | NAMES)

@@ -35,7 +35,7 @@ from crowdfl.services.server import running
 from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, SpSettings, TaskSettings, origin_of
 from crowdfl.storage import migrations
 from crowdfl.storage.atomic import signing_key, write_private
-from crowdfl.storage.blobs import MemoryBlobs
+from crowdfl.storage.memory_blobs import MemoryBlobs
 from crowdfl.web.console_app import add_pages
 from tests import subprocesses
 from tests.hosts import INITIAL_MODEL, SMALL_TASK, Desk, small_definition, test_tools
@@ -95,7 +95,7 @@ class Loopback:
 
     def confirm(self, task: str, name: str, amount: int) -> None:
         bank = self._kept(self._link("sp").open(Bearer(self.tokens["sp for bank"])))
-        SpClient(bank).confirm_deposit(task, name, amount)
+        SpClient(bank).confirm_deposit(task, name, amount, "EUR")
 
     def metrics(self, name: str) -> str:
         operator = self._kept(self._link(name).open(Bearer(self.tokens[f"{name} for operator"])))
@@ -149,7 +149,7 @@ def serving(folder: Path, observer: Observer | None = None, *, plain: bool = Fal
             "kgc": peer(kgc, "kgc", "sp"),
             "csp": peer(csp, "csp", "sp"),
         }
-        own |= {"kgc_key": key, "tick_seconds": 0.05, "min_claim_window": 0.0}
+        own |= {"kgc_key": key, "tick": 0.05, "min_claim_window": 0.0}
         sp_settings = SpSettings(**own | of_sp)
         sp_app = open_sp(sp_settings, observer)
         add_pages(sp_app, sp_settings)  # as the command line does
@@ -263,7 +263,7 @@ class Site:
         closing.callback(self.gate.close)
         self._sp = self._prepare("sp", "requester", "bank", "operator")
         self._sp |= {"kgc": self._peer(self.kgc, "kgc", "sp"), "csp": self._peer(self.gate.url, "csp", "sp")}
-        self._sp |= {"kgc_key": self.kgc_key.hex(), "tick_seconds": 0.05, "min_claim_window": 0.0, "lease_seconds": 3.0}
+        self._sp |= {"kgc_key": self.kgc_key.hex(), "tick": 0.05, "min_claim_window": 0.0, "lease": 3.0}
         self._sp |= sp_settings
         self._blobs, self._posted = MemoryBlobs(), 0
         self.process: subprocess.Popen[str] | None = None
@@ -331,7 +331,7 @@ class Site:
         definition = replace(small_definition(made, claim_window=10_000.0), purpose=f"task {self._posted}")
         task = requester.create(definition, INITIAL_MODEL)
         requester.fund(task, 72_000_000, "all")
-        SpClient(self.service("bank")).confirm_deposit(task, "all", 72_000_000)
+        SpClient(self.service("bank")).confirm_deposit(task, "all", 72_000_000, "EUR")
         return task
 
     def person(self, task: str) -> Participant:
@@ -420,8 +420,7 @@ def finished_desk(folder: Path, rounds: int = 2) -> Desk:
     """A task that three people took part in to its end; claims are open, and nobody has claimed."""
     (folder / "sp").mkdir(mode=0o700)
     migrations.upgrade(f"sqlite:///{folder}/sp/state.db")  # as the process will expect it
-    desk = Desk(folder, rounds=rounds)
-    desk.clock.time = time.time()
+    desk = Desk(folder, at=time.time(), rounds=rounds)  # its last days are counted from then
     desk.requester.fund(desk.task, 36_000_000 * rounds, "all")
     desk.invite(3)
     desk.run()
@@ -439,7 +438,7 @@ def serving_sp(desk: Desk, descriptors: int | None = None, **settings: Any) -> I
     tokens = {role: Tokens(data / "tokens.json").add(role, role) for role in ("requester", "operator")}
     write_private(data / "peer.token", b"crowdfl_of_nobody", overwrite=True)
     peer, log = {"url": "http://127.0.0.1:9", "token": data / "peer.token"}, desk.folder / "sp.log"
-    own = {"kgc": peer, "csp": peer, "kgc_key": desk.signing.public.hex(), "tick_seconds": 60.0}
+    own = {"kgc": peer, "csp": peer, "kgc_key": desk.signing.public.hex(), "tick": 60.0}
     command = [sys.executable, "-c", SERVE.format(before=""), json.dumps(_usual(data) | own | settings, default=str)]
     limit = _limiting(descriptors)
     with log.open("wb") as errors, subprocesses.running(command, stderr=errors, preexec_fn=limit) as process:

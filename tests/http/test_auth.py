@@ -38,6 +38,7 @@ OPENS: dict[str, dict[str, set[str]]] = {
         "POST /v1/tasks/{task}/participants": {PUBLIC},
         "POST /v1/tasks/{task}/close": {OWNER},
         "GET /v1/tasks/{task}/invitations": {OWNER},
+        "GET /v1/tasks/{task}/invitations/{name}": {OWNER},
     },
     "sp": {
         "GET /v1/key": {PUBLIC},
@@ -48,6 +49,7 @@ OPENS: dict[str, dict[str, set[str]]] = {
         "POST /v1/tasks/{task}/orders": {OWNER},
         "PUT /v1/tasks/{task}/rounds/{number}/reference": {OWNER},
         "GET /v1/tasks/{task}/ledger": {OWNER},
+        "GET /v1/tasks/{task}/attested": {OWNER},
         "GET /v1/tasks/{task}/compliance": {OWNER},
         "GET /v1/tasks/{task}/consents": {OWNER},
         "PUT /v1/tasks/{task}/participants/{who}/destination": {SIGNED},
@@ -59,6 +61,7 @@ OPENS: dict[str, dict[str, set[str]]] = {
         "DELETE /v1/tasks/{task}/participants/{who}": {SIGNED},
         "GET /v1/tasks/{task}/rounds/{number}/average": {SIGNED, OWNER},
         "GET /v1/tasks/{task}/rounds/{number}/reward": {SIGNED},
+        "GET /v1/tasks/{task}/rounds/{number}/end": {SIGNED},
         "POST /v1/tasks/{task}/claims": {SIGNED},
         "PUT /v1/tasks/{task}/rounds/{number}/uploads/{who}": {SIGNED},
         "PATCH /v1/tasks/{task}/rounds/{number}/uploads/{who}": {SIGNED},
@@ -67,6 +70,8 @@ OPENS: dict[str, dict[str, set[str]]] = {
         "POST /v1/tasks/{task}/rounds/{number}/uploads/{who}/commit": {SIGNED},
     },
     "csp": {
+        "GET /v1/tasks/{task}/attested": {"sp"},
+        "GET /v1/tasks/{task}/claims-extension": {"sp"},
         "POST /v1/tasks/{task}/prepare": {"sp"},
         "POST /v1/tasks/{task}/end": {"sp"},
         "POST /v1/tasks/{task}/participants": {"sp"},

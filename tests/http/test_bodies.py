@@ -42,7 +42,7 @@ def sending(campaign, service, method, path):
 def places(campaign):
     """Every kind of body that is read, with the most that may be read of it."""
     task, who = f"/v1/tasks/{campaign.task}", campaign.people[0].who
-    upload = campaign.world.sp.upload_limit(campaign.task)
+    upload = campaign.world.sp.uploads.limit(campaign.task)
     return [
         ("kgc", "POST", "/v1/tasks", JSON_LIMIT),
         ("kgc", "POST", f"{task}/participants", SMALL_LIMIT),
@@ -50,7 +50,7 @@ def places(campaign):
         ("sp", "PUT", f"{task}/deposits/n", JSON_LIMIT),
         ("sp", "POST", f"{task}/orders", JSON_LIMIT),
         ("sp", "POST", f"{task}/participants", SMALL_LIMIT),
-        ("sp", "POST", f"{task}/claims", campaign.world.sp.claim_limit(campaign.task)),
+        ("sp", "POST", f"{task}/claims", campaign.world.sp.claims.limit(campaign.task)),
         ("sp", "POST", "/v1/tasks", JSON_LIMIT + 256 * 1024 * 1024 * 4 // 3),
         ("sp", "PUT", f"{task}/rounds/1/uploads/{who}", upload),
         ("sp", "PATCH", f"{task}/rounds/1/uploads/{who}?offset=0", upload),
@@ -81,7 +81,7 @@ def test_a_body_of_unknown_length_is_cut_off_at_the_limit(campaign):
 
 
 def test_an_upload_as_long_as_the_limit_is_looked_at(campaign, person):
-    limit = campaign.world.sp.upload_limit(campaign.task)
+    limit = campaign.world.sp.uploads.limit(campaign.task)
     assert len(campaign.update) <= limit
     with pytest.raises(LimitExceeded):
         person.sp.upload(campaign.task, 1, bytes(limit + 1))

@@ -10,6 +10,7 @@ import pytest
 from crowdfl import LocalFederation, Update
 from crowdfl.crypto.paillier.vector import Unchecked
 from crowdfl.errors import Forbidden, NotAuthenticated
+from crowdfl.protocols.hardened.manifest import HardenedUpload
 from crowdfl.protocols.shares.chain import ModelChain
 from crowdfl.roles.dealt import DEALT_FILES, is_dealt_file
 from crowdfl.roles.retention import CspRetention, key_shares
@@ -92,7 +93,7 @@ def test_a_campaign_takes_fourteen_exchanges_a_round_at_most_and_leaves_nothing_
     rewards = [[person.participant.open_reward(number) for number in (1, 2)] for person in people]
     assert all(BUDGET - 6 <= sum(of_round) <= BUDGET for of_round in zip(*rewards, strict=True))
     assert [person.participant.claim() for person in people] == [sum(own) for own in rewards]
-    held = CspRetention(world.csp.store, world.csp.bundles, world.clock, world.csp.blobs).held()
+    held = CspRetention(world.csp.store, world.csp.bundles, world.clock, world.csp.blobs, world.csp.guard).held()
     assert held[task][DEALT_FILES] == key_shares(world.disk.blobs("sp/keys"))[task][DEALT_FILES] == 0
 
 
@@ -137,7 +138,8 @@ def as_services(folder, **settings):
             person.send(1)
         wait_for_round(requester.sp, task, "rewarded")
         upload = people[0].blobs.get("rounds/1/upload")
-        ciphertexts = len(Unchecked.parse(upload, people[0].side.party.public, max_count=1000))
+        numbers = upload if settings.get("profile") == "paper" else HardenedUpload.parse(upload).numbers
+        ciphertexts = len(Unchecked.parse(numbers, people[0].side.party.public, max_count=1000))
     return recorder, ciphertexts
 
 

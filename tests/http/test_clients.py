@@ -7,7 +7,8 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from crowdfl.documents.signed import EnrolmentEnd
+from crowdfl.documents.envelope import Envelope
+from crowdfl.documents.signed import ClaimsExtension, EnrolmentEnd
 from crowdfl.errors import (
     Conflict,
     NotAuthenticated,
@@ -18,7 +19,9 @@ from crowdfl.errors import (
     WrongProtocol,
 )
 from crowdfl.retry import Backoff, no_jitter
+from crowdfl.roles.csp import CspBooks, extend_claims
 from crowdfl.roles.ports import ManualClock
+from crowdfl.roles.records import PaidClaim
 from crowdfl.services.client.breaker import Breaker, BreakerState, PeerPatience, seconds_left
 from crowdfl.services.client.peers import CspClient, KgcClient, SpClient
 from crowdfl.services.client.transport import Bearer, Link, Service
@@ -141,7 +144,7 @@ def test_a_service_that_asks_for_time_gets_it():
 
 def test_a_claim_whose_answer_was_lost_is_not_sent_again():
     """Whether it was paid is for the participant to find out."""
-    scripted = Scripted(httpx.ReadTimeout("slow"), {"amount": 1, "paid": {"1": 1}, "claimed": {"1": 1}})
+    scripted = Scripted(httpx.ReadTimeout("slow"), {"paid": {"1": 1}, "unused": {}, "disputed": {}})
     with pytest.raises(ServiceUnavailable):
         SpClient(scripted.service).claim("0" * 64, b"claim")
     assert len(scripted.asked) == 1
@@ -149,15 +152,18 @@ def test_a_claim_whose_answer_was_lost_is_not_sent_again():
 
 def test_a_claim_that_was_never_sent_is_sent_again():
     """A refused connection has paid nothing."""
-    answer = {"amount": 7, "paid": {"1": 3, "2": 4}, "claimed": {"1": 3, "2": 6}}
+    answer = {"paid": {"1": 3, "2": 4}, "unused": {"3": 5}, "disputed": {"4": 6}}
     paid = SpClient(Scripted(httpx.ConnectError("refused"), answer).service).claim("0" * 64, b"claim")
-    assert (paid.amount, paid.short) == (7, {2: 2})
+    assert paid == PaidClaim({1: 3, 2: 4}, {3: 5}, {4: 6})
+    assert paid.amount == 12
 
 
-@pytest.mark.parametrize("paid", [None, 7, {"one": 1}, {"1": "1"}, {"1": True}, {"9" * 11: 1}])
-def test_a_payment_that_cannot_be_read_is_named(paid):
-    with pytest.raises(ServiceUnavailable, match="lacks paid"):
-        SpClient(Scripted({"amount": 1, "paid": paid, "claimed": {"1": 1}}).service).claim("0" * 64, b"claim")
+@pytest.mark.parametrize("name", ["paid", "unused", "disputed"])
+@pytest.mark.parametrize("amounts", [None, 7, {"one": 1}, {"1": "1"}, {"1": True}, {"9" * 11: 1}])
+def test_a_payment_that_cannot_be_read_is_named(name, amounts):
+    answer = {"paid": {"1": 1}, "unused": {}, "disputed": {}} | {name: amounts}
+    with pytest.raises(ServiceUnavailable, match=f"lacks {name}"):
+        SpClient(Scripted(answer).service).claim("0" * 64, b"claim")
 
 
 def test_a_service_of_another_version_is_named():
@@ -184,6 +190,16 @@ def test_plain_http_is_refused_off_loopback_or_unasked(url, asked):
 
 def test_a_token_is_not_shown():
     assert "token-123" not in repr(Scripted({}).service) + repr(Bearer("token-123"))
+
+
+def test_sp_alone_hears_from_csp_that_people_can_claim_longer(world):
+    task = world.post()
+    assert world.csp_for("sp").claims_extended(task) == ""
+    extend_claims(CspBooks(world.csp.store, world.csp.bundles, world.clock, world.tools), task, 100)
+    found = ClaimsExtension.read(Envelope.parse(world.csp_for("sp").claims_extended(task), ClaimsExtension.kind))
+    assert found == ClaimsExtension(task, world.sp.core.definition(task).claims_until + 100)
+    with pytest.raises(ServiceUnavailable, match="does not accept this server"):
+        CspClient(world.service("csp", world.owner("csp"))).claims_extended(task)
 
 
 def test_enrolment_closes_by_order(world):

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from crowdfl.documents.signed import Definition, Invitation, participant_name
+from crowdfl.documents.invitations import Ticket
+from crowdfl.documents.signed import Definition, participant_name
 from crowdfl.errors import StorageFull
 from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.roles.participant.enrolment import enrol
@@ -114,16 +115,16 @@ def test_a_full_disk_stops_money_keys_and_enrolment_between_two_commits(disk, sm
     assert disk.files() == files
     kgc_link, keys = KgcClient(small.service("kgc")), ParticipantKeys.fresh("")
     keys = replace(keys, who=participant_name(keys.signing.public))
-    invited = [
-        Invitation(task, str(number), small.clock.now() + 9, "").sign(small.requester.signing) for number in range(3000)
-    ]
-    used = until_full(lambda number: enrol(kgc_link, task, invited[number], keys, small.signing.public))
+    until, signer = small.clock.now() + 9, small.requester.signing
+    invited = [Ticket.make(task, f"{number:032x}", 1, until, signer).text for number in range(3000)]
+    posted = small.sp.core.definition(task)
+    used = until_full(lambda number: enrol(kgc_link, posted, invited[number], keys, small.signing.public))
     disk.free()
     sp.deposit(task, f"more-{made}", 1)
     assert len(small.sp.store.deposits(task)) == 2 + made
     signed = other.sign(small.requester.signing)
     assert kgc.create_task(signed).task == Definition.open(signed).task
-    assert enrol(kgc_link, task, invited[used], keys, small.signing.public).certificate
+    assert enrol(kgc_link, posted, invited[used], keys, small.signing.public).certificate
     assert small.add_person(task)
 
 
@@ -171,7 +172,7 @@ def test_a_round_waits_for_room_and_then_ends_as_it_would_have(disk, small):
     ticks(small)
     disk.free()
     small.run()
-    assert [entry["state"] for entry in small.sp.status(task)["rounds"]] == ["rewarded"]
+    assert [entry["state"] for entry in small.sp.tasks.status(task)["rounds"]] == ["rewarded"]
     for person in people:
         person.side.open_reward(person.sp.reward(task, 1), 1)
         assert person.sp.claim(task, person.side.claim()).amount > 0

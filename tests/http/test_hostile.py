@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from crowdfl.documents.signed import Certificate, EnrolmentRequest, Invitation, Order
+from crowdfl.documents.invitations import EnrolmentRequest, Ticket
+from crowdfl.documents.signed import Order
 from crowdfl.services.client.transport import Signer
 from tests.fuzz.platform import Answer, check_problem
 
@@ -71,12 +72,12 @@ def test_a_task_that_is_not_there(campaign, person):
 def test_papers_of_another_task_are_refused(campaign, person, other):
     """A certificate, an invitation and an order, each where it does not belong; each signed by whom it should."""
     world, (task, somebody, _) = campaign.world, other
-    certificate = Certificate.of(task, world.sp.store.participant(task, somebody.who).identity).sign(world.kgc.signing)
+    certificate = world.sp.store.participant(task, somebody.who).certificate
     body = json.dumps({"certificate": certificate}).encode()
     assert refused(campaign, "POST", f"/v1/tasks/{campaign.task}/participants", body, None) == (400, "document-error")
-    invitation = Invitation(task, "new", world.clock.now() + 10, "").sign(world.requester.signing)
-    request = EnrolmentRequest.of(campaign.task, invitation, person.keys.identity).sign(person.keys.signing)
-    body = json.dumps({"invitation": invitation, "request": request}).encode()
+    ticket = Ticket.make(task, "0" * 32, 1, world.clock.now() + 10, world.requester.signing)
+    request = EnrolmentRequest.make(ticket, person.keys).sign(ticket.key)
+    body = json.dumps({"invitation": ticket.invitation, "request": request}).encode()
     there = f"/v1/tasks/{campaign.task}/participants"
     assert refused(campaign, "POST", there, body, None, "kgc") == (403, "invitation-refused")
     order = Order(task, "cancel", 0.0).sign(world.requester.signing)

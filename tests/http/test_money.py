@@ -36,7 +36,7 @@ BUDGET = 36_000_000
 
 def test_metrics_count_deposits_and_payments_by_state(world: World):
     world.post()
-    payment = StoredPayment("t", "who", 1, "c", "{}", PaymentState.UNKNOWN, 0.0)
+    payment = StoredPayment("t", "who", 1, 1, 0, PaymentState.UNKNOWN, 0.0)
     world.sp.store.add_payment(payment)
     headers = {"Authorization": f"Bearer {world.token('sp', 'operator').token}"}
     text = world.http("sp").get("/metrics", headers=headers).text
@@ -108,8 +108,8 @@ def test_a_slow_program_delays_no_round_and_ends_with_the_service(desk: Desk):
         assert slow.begun.wait(PATIENCE)
         payouts.check()
         assert desk.crowd[1].claim() > 0
-        desk.later(1000)
-        assert desk.sp.status(desk.task)["state"] == "settled"
+        desk.after_claims()
+        assert desk.sp.tasks.status(desk.task)["state"] == "settled"
         (first, second) = desk.sp.store.payments(desk.task)
         assert (first.state, second.state) == (PaymentState.RUNNING, PaymentState.PENDING)
         payouts.stop()
@@ -123,8 +123,8 @@ def test_a_slow_program_delays_no_round_and_ends_with_the_service(desk: Desk):
 def test_payments_are_made_whatever_state_their_task_is_in(desk: Desk):
     """One that was not made before its task was settled is made after."""
     told: list[str] = []
-    desk.later(1000)
-    assert desk.sp.status(desk.task)["state"] == "settled"
+    desk.after_claims()
+    assert desk.sp.tasks.status(desk.task)["state"] == "settled"
     desk.sp.options.on_paid = lambda payment: told.append(payment.who)
     payouts = Payouts(structlog.get_logger(), desk.sp.payments.run_one, 0.01)
     payouts.start()
@@ -217,8 +217,8 @@ def test_a_claim_of_an_unknown_task_is_refused_before_it_is_read(platform, earne
 def test_the_limit_follows_from_the_task(platform, earned):
     """An honest claim fits, with little to spare; a longer body is not read."""
     task, people = earned
-    claim, limit = people[0].side.claim(), platform.sp.claim_limit(task)
-    assert len(claim) <= limit <= len(claim) + 4096 + 100
+    claim, limit = people[0].side.claim(), platform.sp.claims.limit(task)
+    assert len(claim) <= limit <= len(claim) + 4096 + 200
     body = Endless(piece=1024)
     headers = Signer(people[0].who, people[0].keys.signing).headers("POST", place(task), b"", platform.clock.now())
     answer = platform.http("sp").post(place(task), content=body, headers=headers)

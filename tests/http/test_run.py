@@ -38,12 +38,12 @@ from crowdfl.protocols.records import Look, MemoryRecords
 from crowdfl.retry import Backoff
 from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.retention import WhyHeld
+from crowdfl.services.apps.held import add_held_metrics
 from crowdfl.services.background.workers import Ticker
 from crowdfl.services.client.peers import CspClient, KgcClient
 from crowdfl.services.client.transport import Link
 from crowdfl.services.http import tls
 from crowdfl.services.http.wire import PROTOCOL, PROTOCOL_HEADER
-from crowdfl.services.retention import add_held_metrics
 from crowdfl.services.run import open_csp, open_kgc
 from crowdfl.services.server import make_server, running
 from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, SpSettings
@@ -334,7 +334,7 @@ def test_live_services_end_a_task_by_themselves(tmp_path):
     """A task is cancelled, its claims have no time: KGC, CSP and SP hold nothing of it, and their metrics say so."""
     with serving(tmp_path) as platform:
         requester = platform.requester()
-        task = requester.create(replace(task_definition(), claim_window=0.0), INITIAL_MODEL)
+        task = requester.create(replace(task_definition(), claims_until=0), INITIAL_MODEL)
         platform.join(requester, task)
         keys = {path.relative_to(tmp_path).as_posix() for path in tmp_path.glob(f"*/keys/{task}.*")}
         assert {f"sp/keys/{task}.sp", f"csp/keys/{task}.csp", f"kgc/keys/{task}.participant"} <= keys
@@ -352,4 +352,4 @@ def test_live_services_end_a_task_by_themselves(tmp_path):
         assert "crowdfl_held{" not in platform.metrics("kgc")
         assert 'crowdfl_held{kind="results"} 1.0' in platform.metrics("sp")  # the initial weights
         with pytest.raises(TaskEnded):
-            requester.create(replace(task_definition(), claim_window=0.0), INITIAL_MODEL)
+            requester.create(replace(task_definition(), claims_until=0), INITIAL_MODEL)

@@ -84,7 +84,7 @@ def test_a_signing_key_is_not_shown(signer):
 def test_a_key_is_looked_up_once(campaign, monkeypatch):
     """By the participant's name; a stranger costs one look, and is told what everyone is told."""
     guard, store, looks = ByParticipant(campaign.world.sp), campaign.world.sp.store, []
-    campaign.world.sp._core._identities.clear()  # as after a start
+    campaign.world.sp.core._identities.clear()  # as after a start
     look_up = store.participant
     monkeypatch.setattr(store, "participant", lambda *place: looks.append(place[1]) or look_up(*place))
 
@@ -99,7 +99,7 @@ def test_a_key_is_looked_up_once(campaign, monkeypatch):
 
 
 def test_strangers_leave_nothing_behind(campaign):
-    guard, kept = ByParticipant(campaign.world.sp), campaign.world.sp._core._identities
+    guard, kept = ByParticipant(campaign.world.sp), campaign.world.sp.core._identities
     before = dict(kept)
     for task, who in (("0" * 64, campaign.people[0].who), (campaign.task, "0" * 20)):
         with pytest.raises(UnknownParticipant):
@@ -108,7 +108,7 @@ def test_strangers_leave_nothing_behind(campaign):
 
 
 def test_keys_beyond_the_bound_make_room(campaign, monkeypatch):
-    guard, kept = ByParticipant(campaign.world.sp), campaign.world.sp._core._identities
+    guard, kept = ByParticipant(campaign.world.sp), campaign.world.sp.core._identities
     monkeypatch.setattr(core, "MOST_IDENTITIES", 2)
     kept.clear()
     for person in [*campaign.people, *campaign.people]:

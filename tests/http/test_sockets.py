@@ -58,7 +58,7 @@ def claim_head(campaign, *lines, body=b""):
 
 
 def too_long(campaign):
-    return f"Content-Length: {campaign.world.sp.claim_limit(campaign.task) + 1}"
+    return f"Content-Length: {campaign.world.sp.claims.limit(campaign.task) + 1}"
 
 
 def test_an_announced_body_is_refused_before_it_is_sent(campaign, served):
@@ -150,7 +150,10 @@ def test_a_body_at_a_fair_pace_is_waited_for(campaign, served, hurried, monkeypa
             connection.sendall(bytes(256))
             time.sleep(0.1)
         status, _, problem = answer(connection)
-        assert (status, problem["type"]) == (404, "urn:crowdfl:problem:not-ready")
+        assert (status, problem["type"]) == (
+            400,
+            "urn:crowdfl:problem:format-error",
+        )  # all of it was read: it is no claim
 
 
 @pytest.mark.parametrize("start", [b"", b"GET /healthz HTTP/1.1\r\nHost"], ids=["nothing", "half a header"])

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from crowdfl.documents.signed import ConsentReceipt, Receipt, digest_of
+from crowdfl.documents.signed import ConsentReceipt, digest_of
 from crowdfl.errors import ConsentMissing, DocumentError, Forbidden, NotAuthenticated, Replaced, Withdrawn
 from crowdfl.services.client.peers import SpClient
 from crowdfl.services.client.transport import Signer
-from crowdfl.settings import ConsentSettings, PlanSettings
-from tests.hosts import INITIAL_MODEL, heard, unchanged
+from crowdfl.settings import ConsentSettings
+from tests.hosts import INITIAL_MODEL
 from tests.http.world import task_definition
 
 CONSENT = ConsentSettings(version="2", text="We measure how you move.")
@@ -66,26 +66,6 @@ def test_a_withdrawal_takes_unfinished_uploads_back_too(world):
     with pytest.raises(Withdrawn):
         leaver.sp.upload(task, 1, upload)
     assert other.sp.leave(task) == {"deleted": [], "standing": []}
-
-
-def test_who_comes_when_a_round_has_enough_gets_a_receipt_and_is_paid_for_it(world):
-    plan = PlanSettings(closes="deadline", goal=3, unused_pay="0.25")
-    definition = task_definition(profile="shares", budget="3.00", pay="equal", rounds=1, decimals=6, clip=16.0)
-    task = world.create(replace(definition, plan=plan), INITIAL_MODEL)
-    people = [person_in(world, task, str(number)) for number in range(4)]
-    world.requester.fund(task, definition.settings.rounds * plan.round_cost(definition.settings), "all")
-    world.confirm_deposits(task)
-    world.run()
-    told = heard(people[3])
-    for person in people:
-        person.step(unchanged)
-    assert ("unused", {"round": 1, "millionths": 250_000, "currency": definition.settings.currency}) in told
-    receipt = Receipt.open(people[3].blobs.get("rounds/1/unused").decode(), world.receipts.public)
-    assert (receipt.who, receipt.unused) == (people[3].keys.who, True)
-    people[3].step(unchanged)
-    world.run()
-    assert [person.claim() for person in people] == [1_000_000] * 3 + [250_000]
-    assert json.loads(people[3].blobs.get("claimed-rounds")) == [1]
 
 
 def test_a_replaced_device_is_told_so_by_name(world):

@@ -82,7 +82,7 @@ def test_a_piece_that_is_not_the_signed_one_leaves_nothing(campaign, person):
 
 def test_pieces_beyond_the_limit_of_the_task_are_refused(campaign, person):
     task = campaign.task
-    limit = campaign.world.sp.upload_limit(task)
+    limit = campaign.world.sp.uploads.limit(task)
     person.sp.service.call("PATCH", place(task, person.who, "?offset=0"), bytes(limit))
     with pytest.raises(LimitExceeded):
         person.sp.service.call("PATCH", place(task, person.who, f"?offset={limit}"), b"x")
@@ -151,14 +151,14 @@ def test_uploads_at_once_share_batches_and_each_gets_its_own_receipt(campaign):
     uploads = [person.update() for person in people]
     uploads[3] = uploads[3][:-1]
     groups = []
-    whole = campaign.world.sp.receive_all
+    whole = campaign.world.sp.uploads.receive
 
     def noted(task, number, arrivals):
         groups.append(len(arrivals))
         time.sleep(0.3)  # so that others come meanwhile
         return whole(task, number, arrivals)
 
-    campaign.world.sp.receive_all = noted
+    campaign.world.sp.uploads.receive = noted
     try:
         with ThreadPoolExecutor(8) as pool:
             sent = [
@@ -166,7 +166,7 @@ def test_uploads_at_once_share_batches_and_each_gets_its_own_receipt(campaign):
                 for person, upload in zip(people, uploads, strict=True)
             ]
     finally:
-        campaign.world.sp.receive_all = whole
+        campaign.world.sp.uploads.receive = whole
     for number, (person, upload, future) in enumerate(zip(people, uploads, sent, strict=True)):
         if number == 3:
             assert isinstance(future.exception(), Truncated)

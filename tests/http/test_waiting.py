@@ -208,7 +208,7 @@ def test_a_participant_learns_whether_it_was_drawn(campaign, tmp_path, portal):
     other = next(one for one in people if one.who not in drawn)
     with pytest.raises(errors.NotDrawn):
         other.sp.upload(task, 1, other.update())
-    world.clock.time += world.sp.definition(task).settings.window / 2  # nobody has sent: the other two are drawn
+    world.clock.time += world.sp.core.definition(task).settings.window / 2  # nobody has sent: the other two are drawn
     world.run()
     assert other.sp.is_drawn(task, 1)
     assert other.sp.status(task)["rounds"][0]["drawn"] == 6

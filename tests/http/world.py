@@ -34,11 +34,12 @@ from crowdfl.services.run import around_step
 from crowdfl.services.tracing import TracedRounds
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.host import Host
-from crowdfl.storage.blobs import MemoryBlobs
+from crowdfl.storage.memory_blobs import MemoryBlobs
 from crowdfl.storage.sql import SqlStore
 from tests.hosts import INITIAL_MODEL, SMALL_TASK, FileDisk, small_definition, test_tools
 
 TASK: dict[str, Any] = SMALL_TASK | {"rounds": 1}  # with rewards
+BEGIN = 1_000_000.0  # by the clock of `World`
 INITIAL = to_safetensors(ModelShape(("w", "b"), ((2, 3), (2,))), INITIAL_MODEL)
 DEPOSIT = 80_000_000
 IMPATIENT = Backoff(deadline=0.0)
@@ -48,9 +49,9 @@ def task_definition(**changes: object) -> Definition:
     return small_definition(TaskSettings.of(**(TASK | changes)), claim_window=1000.0)
 
 
-def definition_of(requester: SigningKey, **changes: object) -> Definition:
+def definition_of(requester: SigningKey, now: float = BEGIN, **changes: object) -> Definition:
     initial = hashlib.sha256(INITIAL).hexdigest()
-    return replace(task_definition(**changes), requester=requester.public, initial=initial)
+    return replace(task_definition(**changes), requester=requester.public, initial=initial).dated(now)
 
 
 class InProcess(httpx.BaseTransport):
@@ -127,7 +128,7 @@ class World(Host):
         self.receipts = SigningKey.fresh()  # SP's
         self.clients: list[httpx.Client] = []
         self.tokens = {name: self._some_tokens(name) for name in ("kgc", "sp", "csp")}
-        clock, disk = ManualClock(1_000_000.0), self.new_disk(folder)
+        clock, disk = ManualClock(BEGIN), self.new_disk(folder)
         super().__init__(self.new_tools(), disk=disk, clock=clock)
 
     def restart(self) -> None:
@@ -144,7 +145,7 @@ class World(Host):
         """CSP's app, afresh: what it was computing is forgotten."""
         tokens, folder = self.tokens["csp"][0], self.folder / "csp"
         csp, key = self.csp, self.receipts.public
-        retention = CspRetention(csp.store, csp.bundles, self.clock, csp.blobs, sp_key=key, forget=csp.drop)
+        retention = CspRetention(csp.store, csp.bundles, self.clock, csp.blobs, csp.guard, sp_key=key, forget=csp.drop)
         self.apps["csp"] = csp_app.create_app(csp, tokens, folder=folder, patience=self.patience, retention=retention)
 
     def kgc_for(self, role: str) -> KgcClient:
@@ -177,7 +178,7 @@ class World(Host):
     def post(self, **changes: object) -> str:
         task = self.create(task_definition(**changes), INITIAL_MODEL)
         self.requester.fund(task, DEPOSIT, "first")
-        SpClient(self.service("sp", self.token("sp", "bank"))).confirm_deposit(task, "first", DEPOSIT)
+        SpClient(self.service("sp", self.token("sp", "bank"))).confirm_deposit(task, "first", DEPOSIT, "EUR")
         return task
 
     def for_requester(self) -> SpClient:
@@ -239,7 +240,7 @@ class ObservedWorld(World):
         self.run()
         for person in people:
             person.participant.claim()
-        self.clock.time += 2000.0
+        self.clock.time = self.sp.store.task(task).attests_until
         self.run()
         return task, people, uploads
 

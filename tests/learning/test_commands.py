@@ -10,11 +10,12 @@ from typer.testing import CliRunner
 from crowdfl.cli.main import app
 from crowdfl.cli.train import sparkline
 from crowdfl.errors import DataMalformed, DataMissing, LearningUnavailable, ModelMismatch, SettingsError
+from crowdfl.learning.bounds import suggested_bound
 from crowdfl.learning.datasets.supplied import PACES
 from crowdfl.learning.models.forms import from_npz, from_safetensors
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.learning.recipe import Recipe
-from crowdfl.learning.training import LocalTrainer, suggested_bound
+from crowdfl.learning.training import LocalTrainer
 from tests.learning.shared import shared_file
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
@@ -170,8 +171,8 @@ def test_a_trainer_for_another_model_is_refused_by_array():
 
 
 def test_a_data_set_is_shown():
-    assert "middling" in typed("data", "show", "synthetic:3")
-    found = json.loads(typed("data", "show", "synthetic:3", "--json"))
+    assert "middling" in typed("train", "--look", "--data", "synthetic:3")
+    found = json.loads(typed("train", "--look", "--data", "synthetic:3", "--json"))
     assert len(found["people"]) == 10
     assert found["windows"] == [
         {"person": "synthetic-4", "window": [100, 3], "train": [53] * 3, "held_out": [17] * 3},
@@ -180,7 +181,7 @@ def test_a_data_set_is_shown():
 
 def test_what_a_task_must_say_about_a_data_set_is_shown(monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
-    told = typed("data", "show", "synthetic:3")
+    told = typed("train", "--look", "--data", "synthetic:3")
     assert 'window = 100, channels = 3, labels = ["slow", "middling", "fast"]' in told
     assert {"synthetic-4", "middling"} <= set(told.split())
 
@@ -188,7 +189,7 @@ def test_what_a_task_must_say_about_a_data_set_is_shown(monkeypatch):
 def test_a_whole_file_is_shown(tmp_path):
     marks = {"train": np.array([True, False]), "label_names": np.array(["a"])}
     np.savez(tmp_path / "w.npz", windows=np.zeros((2, 3, 1)), label=np.zeros(2), user=np.array([4, 5]), **marks)
-    found = json.loads(typed("data", "show", f"npz:{tmp_path / 'w.npz'}", "--json"))
+    found = json.loads(typed("train", "--look", "--data", f"npz:{tmp_path / 'w.npz'}", "--json"))
     assert [(row["person"], row["train"], row["held_out"]) for row in found["windows"]] == [
         ("4", [1], [0]),
         ("5", [0], [1]),
@@ -200,3 +201,9 @@ def test_a_sparkline_runs_from_low_to_high():
     assert sparkline([3.0, 3.0]) == "▁▁"
     assert sparkline([0.0, 7.0, float("inf"), float("nan")]) == "▁█??", "training that has diverged is shown, too"
     assert sparkline([float("nan")]) == "?"
+
+
+def test_looking_at_data_takes_no_option_of_training():
+    result = CliRunner().invoke(app, ["train", "--look", "--data", "synthetic:3", "--epochs", "2"])
+    assert isinstance(result.exception, SettingsError)
+    assert "leave out every option but --data and --json" in str(result.exception)

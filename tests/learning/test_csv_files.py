@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from crowdfl.errors import DataMalformed, DataMissing
 from crowdfl.learning.datasets.csv_files import CsvFolder, label_of_name, names_in, read_table
 from crowdfl.learning.datasets.data import GRAVITY, Cut, relabelled, runs_of
-from crowdfl.learning.datasets.npz_files import MotionSense, read_arrays
+from crowdfl.learning.datasets.motion_sense import MotionSense
+from crowdfl.learning.datasets.npz_files import read_arrays
 from crowdfl.learning.datasets.sources import load_split, open_person, open_source, parse_spec
 from crowdfl.learning.recipe import Recipe
 from tests.cli.program import call
@@ -285,7 +286,7 @@ def test_inner_folders_are_labels_if_one_says_so(crowd):
 
 
 def test_everyone_in_a_folder_of_people_is_shown(crowd):
-    shown = call("data", "show", f"csv:{crowd}", "--json")
+    shown = call("train", "--look", "--data", f"csv:{crowd}", "--json")
     found = json.loads(shown.out)
     assert found["people"] == ["alice", "bob"]
     assert found["labels"] == ["sitting", "walking"]

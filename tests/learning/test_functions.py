@@ -112,9 +112,9 @@ def test_a_trained_model_comes_alone_with_samples_or_as_an_update():
 @pytest.mark.parametrize(
     ("train", "evaluate", "named"),
     [
-        (None, None, "`train` is a NoneType; expected a function"),
-        (X, None, "`train` is a ndarray"),
-        (len, {"loss": 1}, "`evaluate` is a dict"),
+        (None, None, "`train` is of the type NoneType; expected a function"),
+        (X, None, "`train` is of the type ndarray"),
+        (len, {"loss": 1}, "`evaluate` is of the type dict"),
         (
             SimpleNamespace,
             None,

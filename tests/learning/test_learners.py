@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import DataMalformed, LearningUnavailable, ModelMismatch, SettingsError
-from crowdfl.learning.models.learner import Learner, SoftmaxLearner, Training, batches, score
+from crowdfl.learning.models.learner import Learner, Training, batches, score
+from crowdfl.learning.models.softmax import SoftmaxLearner
 from crowdfl.learning.models.torch_models import Adam, TorchLearner, convolutional, mlp, own_module
 from crowdfl.learning.recipe import Recipe
 from tests import subprocesses

@@ -7,7 +7,8 @@ import pytest
 
 from crowdfl.errors import DataMalformed, DataMissing
 from crowdfl.learning.datasets.data import Cut
-from crowdfl.learning.datasets.npz_files import ARRAYS, STANDARDISED, SWAPPED, MotionSense, WindowFile
+from crowdfl.learning.datasets.motion_sense import MotionSense
+from crowdfl.learning.datasets.npz_files import ARRAYS, STANDARDISED, SWAPPED, WindowFile
 from tests.learning.shared import shared_file
 
 GOOD = {

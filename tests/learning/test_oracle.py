@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from crowdfl.errors import NothingToAverage
 from crowdfl.learning.oracle import (
-    PlainStep,
     count_weights,
     distance_weights,
     distances,
@@ -18,6 +17,7 @@ from crowdfl.learning.oracle import (
     updates_of,
     weights,
 )
+from crowdfl.learning.server_steps import PlainStep
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import OwnCodeError, SettingsError
+from crowdfl.learning.learning_curve import learning_curve
 from crowdfl.learning.models.learner import ModelScores, Training
 from crowdfl.learning.models.own_code import code_file, load_code
+from crowdfl.learning.plain_rounds import plain_rounds
 from crowdfl.learning.recipe import Recipe
-from crowdfl.learning.training import LocalTrainer, learning_curve, plain_rounds
+from crowdfl.learning.training import LocalTrainer
 
 PLACE = "tests.learning.own_learners"
 OWN = {"labels": ["slow", "middling", "fast"], "channels": 3, "learner": "own", "rate": 0.5, "seed": 9}

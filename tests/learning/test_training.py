@@ -9,10 +9,12 @@ from crowdfl.errors import DataMalformed, NothingToAverage
 from crowdfl.learning.datasets.data import Cut, Person, Recording, Split, split_recordings
 from crowdfl.learning.datasets.supplied import CUT, EXERCISES, PACES, Watch
 from crowdfl.learning.features import features, features_per_window
-from crowdfl.learning.models.learner import Learner, ModelScores, SoftmaxLearner, Training
-from crowdfl.learning.oracle import PlainStep
+from crowdfl.learning.learning_curve import learning_curve
+from crowdfl.learning.models.learner import Learner, ModelScores, Training
+from crowdfl.learning.models.softmax import SoftmaxLearner
+from crowdfl.learning.plain_rounds import PlainRound, plain_rounds
 from crowdfl.learning.recipe import Recipe
-from crowdfl.learning.training import PlainRound, learning_curve, plain_rounds
+from crowdfl.learning.server_steps import PlainStep
 
 NAMES = ("slow", "middle", "fast")
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")

@@ -10,8 +10,9 @@ from crowdfl.learning.datasets.npz_files import WindowFile
 from crowdfl.learning.datasets.sources import load_split
 from crowdfl.learning.evaluation import evaluated, load_samples
 from crowdfl.learning.models.learner import value_score
+from crowdfl.learning.plain_rounds import plain_rounds
 from crowdfl.learning.recipe import Recipe
-from crowdfl.learning.training import LocalTrainer, plain_rounds
+from crowdfl.learning.training import LocalTrainer
 from tests.learning.test_commands import typed
 
 VALUES = {"labels": ["pace"], "target": "value", "channels": 3, "epochs": 4, "rate": 0.02}
@@ -112,7 +113,7 @@ def test_values_are_not_learned_as_a_label(tmp_path):
     np.savez(tmp_path / "mine.npz", **FILE)
     with pytest.raises(DataMalformed, match=r"has values \(value\) and no labels"):
         typed("train", "--data", f"npz:{tmp_path}/mine.npz#1")
-    shown = typed("data", "show", f"npz:{tmp_path}/mine.npz")
+    shown = typed("train", "--look", "--data", f"npz:{tmp_path}/mine.npz")
     assert 'target = "value", window = 5, channels = 2, labels = ["value"]' in " ".join(shown.split())
 
 

@@ -22,6 +22,7 @@ MANIFEST = SP + "test_an_altered_manifest_is_refused_and_the_right_one_still_tak
 FALSE_REPLY, READERS = CSP + "test_sp_takes_no_false_reply", CSP + "test_readers_refuse_what_does_not_fit"
 FALSE_CLAIM = CLAIMS + "test_a_false_claim_is_refused_though_its_owner_signs_it"
 RECORD = "tests/roles/test_round_record.py::"
+RECEIVED, UNUSED = "roles/sp/uploads.py", "tests/roles/test_unused.py::"
 
 
 class Text(NamedTuple):
@@ -57,6 +58,9 @@ def instead(name: str, file: str, text: Text, *tests: str) -> Mutation:
 
 
 RECORDS, MANIFESTS = SHARES + "csp_records.py", SHARES + "manifest.py"
+LISTED = "protocols/common/manifest.py"
+WORDS = "tests/protocols/test_round_records.py::"
+OF_CERTIFIED = ORDER + "test_a_manifest_is_of_certified_people_who_have_signed_for_this_round"
 STEPS_OF_CSP = (
     off("transcript", RECORDS, "message.transcript != self.now.said", OUT_OF_PLACE + "[equal weights-3]"),
     off("number of the step", RECORDS, "message.step != self.now.step + 1", OUT_OF_PLACE + "[equal weights-3]"),
@@ -100,7 +104,7 @@ STEPS_OF_CSP = (
     without(
         "counting bits that no record names",
         RECORDS,
-        "self.task = self.task.counting(self.cohort(cohort).judged)",
+        "self.task = self.task.counting(kept.judged)",
         SP + "test_whose_bits_were_shown_in_rounds_without_a_record_is_looked_at_no_more",
     ),
     instead(
@@ -197,9 +201,15 @@ SIZES = (
     without("the sizes of an upload", SHARES + "upload.py", "require_fields(UPLOAD, body, Facts.most(shape))", BAD),
 )
 MANIFEST_CHECKS = (
-    off("names in order", MANIFESTS, "list(names) != sorted(set(names))", MANIFEST),
-    off("strangers", MANIFESTS, "strangers", MANIFEST + "[a stranger]"),
-    off("enough people", MANIFESTS, "not least <= len(names) <= most", MANIFEST + "[too few]"),
+    off("names in order", LISTED, "list(names) != sorted(set(names))", MANIFEST),
+    off("strangers", LISTED, "strangers", MANIFEST + "[a stranger]"),
+    off("enough people", LISTED, "not least <= len(names) <= most", MANIFEST + "[too few]"),
+    off(
+        "one reference for a round",
+        RECORDS,
+        "self.round is not None and manifest.reference_digest != self.round.reference",
+        _HERE + "test_reference.py::test_all_cohorts_of_a_round_are_compared_with_one_reference",
+    ),
     off("the payment", MANIFESTS, "manifest.payment != shape.payment", MANIFEST + "[another payment]"),
     off("the task", MANIFESTS, "manifest.task != shape.spec.name", MANIFEST + "[another task]"),
     off(
@@ -208,7 +218,8 @@ MANIFEST_CHECKS = (
         "not 1 <= manifest.cohort <= manifest.cohorts <= settings.most_cohorts",
         ALTERED + "[no checks-1]",
     ),
-    without("signatures", MANIFESTS, "run_work(backend, SignedEntries(rows, manifest.place))", MANIFEST),
+    without("signatures", LISTED, "run_work(backend, SignedEntries(entries))", MANIFEST),
+    without("signatures of shares", MANIFESTS, "require_signed(entries, backend)", MANIFEST),
     off(
         "CSP's verdict",
         MANIFESTS,
@@ -363,21 +374,131 @@ KEYED_CHECKS = (
     ),
     off(
         "the step before",
-        HARDENED + "shape.py",
+        HARDENED + "order.py",
         "before is not None and not self._is_done(records, number, before, participants)",
         KEYED + "test_a_step_of_a_round_that_has_not_begun_is_refused",
     ),
     off(
         "a round that has ended",
-        HARDENED + "shape.py",
+        HARDENED + "order.py",
         "now.ended",
         ORDER + "test_a_round_that_has_ended_or_does_not_exist_is_answered_no_more[shown-3]",
     ),
     off(
         "one request for a message",
-        HARDENED + "shape.py",
+        HARDENED + "order.py",
         "taken is not None and (taken.asked != asked or taken.is_done)",
         ORDER + "test_a_step_is_answered_to_one_request_alone[shown-3]",
+    ),
+    without(
+        "who a manifest of hardened names",
+        HARDENED + "manifest.py",
+        "require_listed(names, keys, settings.min_participants, settings.most_in_round)",
+        OF_CERTIFIED,
+    ),
+    instead(
+        "signatures of hardened",
+        LISTED,
+        Text("run_work(backend, SignedEntries(entries))", "pass"),
+        OF_CERTIFIED,
+        "tests/attacks/test_hardened.py::test_after_a_cancel_no_round_is_left_to_ask_in",
+    ),
+    off(
+        "a step that the task has not",
+        HARDENED + "steps.py",
+        "step is None or not step.when.holds(KeyedFacts(shape))",
+        KEYED + "test_a_step_that_the_task_has_not_is_refused",
+    ),
+    off(
+        "rewards of a round that pays nothing",
+        HARDENED + "order.py",
+        "step.name not in after",
+        WORDS + "test_a_round_that_pays_nothing_has_no_step_of_rewards",
+    ),
+    instead(
+        "rewards before openings",
+        HARDENED + "steps.py",
+        Text(
+            "for step in steps if pays or step.when is not _REWARDED]",
+            "for step in steps if step.when is not _REWARDED]",
+        ),
+        KEYED + "test_a_step_of_a_round_that_has_not_begun_is_refused",
+        WORDS + "test_a_later_manifest_ends_a_round",
+    ),
+    off(
+        "a round that a later one has passed, hardened",
+        HARDENED + "order.py",
+        "number < task.latest",
+        WORDS + "test_a_later_manifest_ends_a_round",
+    ),
+    off("a cancelled task", HARDENED + "order.py", "task.cancelled", WORDS + "test_a_cancel_ends_all_rounds"),
+    instead(
+        "a closed round is shown to others",
+        HARDENED + "csp.py",
+        Text("is_again=before is not None", "is_again=True"),
+        WORDS + "test_a_later_manifest_ends_a_round",
+    ),
+    without(
+        "whose cancel it is",
+        HARDENED + "closing.py",
+        "verify(requester, _statement(task), self.signature)",
+        WORDS + "test_a_cancel_ends_all_rounds",
+    ),
+    off("of what a cancel is", HARDENED + "closing.py", "self.task != task", WORDS + "test_a_cancel_ends_all_rounds"),
+    off(
+        "the largest payment",
+        HARDENED + "csp.py",
+        "not 0 <= payment <= largest",
+        WORDS + "test_what_a_round_pays_is_fixed_before_anything_is_opened",
+    ),
+    off("the payment that was agreed", HARDENED + "csp.py", "agreed is not None and payment != agreed", OF_CERTIFIED),
+    instead(
+        "the end of a round by CSP's word",
+        HARDENED + "csp.py",
+        Text("ended=now.ended or int(not now.opened)", "ended=now.ended"),
+        WORDS + "test_a_round_of_which_nothing_was_opened_is_void_by_csps_word",
+    ),
+    instead(
+        "a piece that was opened",
+        HARDENED + "csp.py",
+        Text("HardenedRound(), opened=1), number)", "HardenedRound()), number)"),
+        WORDS + "test_a_piece_that_was_opened_is_not_void",
+    ),
+    without(
+        "the signature of a record of hardened",
+        HARDENED + "record.py",
+        "verify(csp_key, record.statement, record.signature)",
+        WORDS + "test_a_reader_takes_no_average_without_its_record",
+    ),
+    off(
+        "a record of another round, hardened",
+        HARDENED + "record.py",
+        "(record.task, record.number) != (task, number)",
+        WORDS + "test_a_reader_takes_no_average_without_its_record",
+    ),
+    off(
+        "enough people in a record",
+        HARDENED + "profile.py",
+        "not found.void and len(set(found.names)) < least",
+        WORDS + "test_a_reader_takes_no_average_without_its_record",
+    ),
+    off(
+        "an average of a void round",
+        HARDENED + "profile.py",
+        "record.void",
+        WORDS + "test_a_reader_takes_no_average_without_its_record",
+    ),
+    off(
+        "the record of SP's manifest",
+        HARDENED + "profile.py",
+        "found.void or (found.manifest, found.names) != (manifest.digest, manifest.participants)",
+        WORDS + "test_sp_publishes_under_a_record_of_its_own_manifest_alone",
+    ),
+    without(
+        "who has signed an upload",
+        HARDENED + "profile.py",
+        "found.require_of(self.task.name, self.round_number, who, self.roster.signing[who])",
+        WORDS + "test_an_upload_is_signed_for_one_round_and_by_its_owner",
     ),
     off(
         "one factor",
@@ -392,22 +513,100 @@ KEYED_CHECKS = (
         ORDER + "test_a_failure_after_an_opening_ends_the_round[divisor zero]",
     ),
 )
+BY_ROUND = "tests/roles/test_claims_by_round.py::"
 MONEY = (
     off(
-        "a second claim at CSP",
+        "an older destination at CSP",
         "protocols/claims.py",
-        "before is not None and before.claim != name",
-        CLAIMS + "test_one_claim_of_each_participant_is_attested",
+        "(claim.counter, claim.destination) != (self.counter, self.destination) and claim.counter <= self.counter",
+        CLAIMS + "test_a_newer_destination_counts_on_and_an_older_one_is_refused",
+    ),
+    instead(
+        "what was attested stands",
+        "protocols/claims.py",
+        Text("attested[number] if number in attested else earned(place)", "earned(place)"),
+        CLAIMS + "test_what_was_attested_stands",
     ),
     off(
-        "a second claim at SP",
+        "the payer's word of another claim",
         "protocols/claims.py",
-        "claim.participant in self.paid",
-        CLAIMS + "test_a_claim_is_paid_once",
+        "(said.task, said.participant, said.currency, said.destination, said.counter) != of_claim",
+        CLAIMS + "test_what_csp_says_to_the_payer_is_of_the_claim",
+    ),
+    off(
+        "less to the payer than was attested",
+        "protocols/claims.py",
+        "said.total < sum(claim.amounts) or said.sequence < len(claim.rounds) + claim.counter",
+        CLAIMS + "test_what_csp_says_to_the_payer_is_of_the_claim",
+    ),
+    off(
+        "a destination without a number",
+        "protocols/claims.py",
+        'not is_named and (claim.destination, claim.counter) != (b"", 0)',
+        FALSE_CLAIM,
+    ),
+    off(
+        "an amount before the last round",
+        "roles/sp/claims.py",
+        "found.state not in ENDED or (last is not None and last.state in UNDER_WAY)",
+        BY_ROUND + "test_no_amount_is_shown_before_the_last_round_where_it_would_tell_servers_more",
+    ),
+    instead(
+        "an unused upload of a round under way",
+        "roles/sp/claims.py",
+        Text("is_decided or not is_over or", "is_decided or"),
+        BY_ROUND + "test_an_unused_upload_is_claimed_once_its_round_is_over",
+    ),
+    instead(
+        "who was counted is owed nothing besides",
+        "roles/sp/claims.py",
+        Text("if owed and counted is None:", "if owed:"),
+        BY_ROUND + "test_who_was_counted_is_not_paid_for_an_unused_upload_too",
+    ),
+    instead(
+        "a round is booked once",
+        "roles/sp/claims.py",
+        Text("if n in budgets and n not in before}", "if n in budgets}"),
+        BY_ROUND + "test_a_claim_of_some_rounds_forfeits_none_in_whatever_order",
+    ),
+    off(
+        "a dispute is decided once",
+        "roles/sp/claims.py",
+        "known.state is not DisputeState.OPEN",
+        BY_ROUND + "test_what_the_books_do_not_owe_is_disputed_and_the_rest_is_paid",
+    ),
+    without(
+        "a claim after the last day",
+        "roles/sp/claims.py",
+        "self._core.require_in_time_to_claim(task)",
+        BY_ROUND + "test_what_is_booked_is_answered_after_the_last_day_and_after_the_books_are_closed",
+    ),
+    instead(
+        "SP's word ends claims",
+        "roles/retention.py",
+        Text(" or self._is_all_attested(stored):", " or True:"),
+        BY_ROUND + "test_sps_word_ends_steps_and_no_claims",
+    ),
+    instead(
+        "a CSP that was set back keeps claims",
+        "roles/retention.py",
+        Text("if stored.rolled_back:\n            return False", "if False:\n            return False"),
+        BY_ROUND + "test_everyone_attested_ends_it_at_once_but_not_where_csp_was_set_back",
+    ),
+    instead(
+        "no step where claims alone are answered",
+        "roles/csp.py",
+        Text("stored.state == OVER or (steps and stored.state == CLAIMS)", "stored.state == OVER"),
+        BY_ROUND + "test_sps_word_ends_steps_and_no_claims",
     ),
     off("the mask of a claim", "protocols/claims.py", "commit(mask, salt) != kept.commitment", FALSE_CLAIM),
-    off("the amount of a claim", "protocols/claims.py", "earned != amount", FALSE_CLAIM),
-    off("a round claimed twice", "protocols/claims.py", "len(set(claim.rounds)) != len(claim.rounds)", FALSE_CLAIM),
+    off("the amount of a claim", "protocols/claims.py", "found != amount", FALSE_CLAIM),
+    off(
+        "a round claimed twice",
+        "protocols/claims.py",
+        "not _grows(claim.rounds) or not _grows(claim.unused) or set(claim.rounds) & set(claim.unused)",
+        FALSE_CLAIM,
+    ),
     without(
         "the signature of a claim",
         "protocols/claims.py",
@@ -419,6 +618,66 @@ MONEY = (
         "protocols/claims.py",
         "attestation.claim != _digest(claim)",
         CLAIMS + "test_an_attestation_of_another_claim_is_refused",
+    ),
+    instead(
+        "the bytes of an unused upload",
+        RECEIVED,
+        Text("one.outcome = refusal", "one.outcome = None"),
+        UNUSED + "test_bytes_that_are_no_upload_earn_nothing[one byte-closed]",
+    ),
+    off(
+        "who is owed hears it again",
+        RECEIVED,
+        "plan.each_unused and self._is_owed(task, number, who)",
+        UNUSED + "test_whoever_is_owed_for_a_round_hears_it_again[over]",
+    ),
+    off(
+        "who is owed is not counted after all",
+        RECEIVED,
+        "self._is_owed(task, number, who)",
+        UNUSED + "test_of_two_requests_at_once_none_is_counted_once_the_other_is_owed",
+    ),
+    instead(
+        "an old device that was counted",
+        RECEIVED,
+        Text("if sent is not None or self._is_owed", "if self._is_owed"),
+        UNUSED + "test_a_new_device_is_not_owed_for_a_round_that_the_old_one_was_counted_in",
+    ),
+    instead(
+        "an old device that is owed",
+        RECEIVED,
+        Text(" or self._is_owed(task, number, device)", ""),
+        UNUSED + "test_a_new_device_is_neither_owed_nor_counted_where_the_old_one_is_owed[False]",
+    ),
+    instead(
+        "a task that ends while an unused upload is checked",
+        RECEIVED,
+        Text("store.task(task).state in ENDED or ", ""),
+        UNUSED + "test_what_ends_while_the_bytes_are_checked_owes_nobody[cancel]",
+    ),
+    instead(
+        "a round that is given up while an unused upload is checked",
+        RECEIVED,
+        Text(" or store.round(task, number).state is RoundState.ABORTED", ""),
+        UNUSED + "test_what_ends_while_the_bytes_are_checked_owes_nobody[give_up]",
+    ),
+    instead(
+        "an unused upload after the last call",
+        RECEIVED,
+        Text(" and now <= current.last_call(settings))", ")"),
+        UNUSED + "test_after_its_last_call_nobody_is_owed",
+    ),
+    off(
+        "a query that nobody has signed",
+        "flower/admission.py",
+        "any(dict(one) != agreed.query_config for one in shown.values())",
+        "lab/lab_tests/audit/test_shares.py::test_a_server_of_flowers_asks_no_questions_of_its_own",
+    ),
+    instead(
+        "what a round began with",
+        "roles/sp/rounds.py",
+        Text(" and not self._may_come_unused(task, after)", ""),
+        UNUSED + "test_what_a_round_began_with_is_kept_until_its_last_call",
     ),
 )
 _FILES = """        changed = keep_results(blobs, task, changed, rejected=_packed(rejected), **made)
@@ -438,6 +697,7 @@ _FILES_AFTER = """        files = {}
             with store.transaction():
 """
 _KEPT = "tests/roles/test_csp_replies.py::"
+_GUARD = "tests/shares/test_guard.py::"
 WRITES = (
     instead(
         "files before the record that names them",
@@ -455,14 +715,44 @@ WRITES = (
     off(
         "the round as it was when the step began",
         "storage/sql.py",
-        "(None if row is None else _round(row)) != known",
+        "(None if row is None else _round(row._asdict())) != known",
         RECORD + "test_of_two_processes_one_sets_the_record",
     ),
-    off(
+    without(
         "masks of another process",
         "roles/sp/csp_link.py",
-        "sp.record != durable",
+        "store.set_sp_record(task, number, durable, sp.record)",
         RECORD + "test_of_two_processes_with_masks_of_their_own_the_second_sends_nothing",
+    ),
+    off(
+        "a note beyond the records",
+        "roles/guard.py",
+        "beyond := [step for step in notes.steps if step > last]",
+        _GUARD + "test_a_csp_whose_records_were_set_back_answers_no_step",
+    ),
+    off(
+        "earlier notes that are missing",
+        "roles/guard.py",
+        "missing := set(range(1, last)) - notes.steps",
+        _GUARD + "test_a_guard_that_was_set_back_stops_every_step_until_it_is_put_back",
+    ),
+    off(
+        "the guard's name",
+        "roles/guard.py",
+        "found != self._known",
+        _GUARD + "test_a_folder_that_is_not_mounted_does_not_look_new",
+    ),
+    without(
+        "SP's note before a request leaves",
+        "roles/sp/csp_link.py",
+        "ports.guard.note(task, stored.steps + is_new, place.request)",
+        _GUARD + "test_nothing_leaves_before_its_note_is_durable",
+    ),
+    without(
+        "CSP's note before an answer leaves",
+        "roles/csp.py",
+        "self._note(task, steps, said)",
+        _GUARD + "test_nothing_leaves_before_its_note_is_durable",
     ),
     off(
         "the reply of another process",
@@ -487,6 +777,713 @@ WRITES = (
     ),
 )
 
+_CHAIN, _ENROLMENT = "tests/roles/test_chain_of_invitations.py::", "tests/roles/test_enrolment.py::"
+_INVITATIONS, _JOINED = "documents/invitations.py", "tests/storage/test_sql.py::"
+JOINING = (
+    without(
+        "the requester's signature of an invitation",
+        _INVITATIONS,
+        "envelope.verify(requester)",
+        _CHAIN + "test_a_certificate_of_nobodys_invitation_is_refused[csp]",
+    ),
+    instead(
+        "a recruiter that replaces nobody",
+        _INVITATIONS,
+        Text("if not recruiter or found.device > 1:", "if not recruiter:"),
+        _CHAIN + "test_a_recruiter_invites_in_the_requesters_place_and_replaces_nobody[csp]",
+    ),
+    instead(
+        "the task of an invitation",
+        _INVITATIONS,
+        Text("if found.task != task:\n        raise InvitationRefused", "if False:\n        raise InvitationRefused"),
+        _CHAIN + "test_papers_of_another_task_number_or_device_are_refused[csp]",
+    ),
+    instead(
+        "the task of a certificate",
+        _INVITATIONS,
+        Text("if found.task != task:\n        raise DocumentError", "if False:\n        raise DocumentError"),
+        _CHAIN + "test_papers_of_another_task_number_or_device_are_refused[csp]",
+    ),
+    instead(
+        "the signature of an invitation's key",
+        _INVITATIONS,
+        Text("cls.open(text, invitation.key)", "cls.read(Envelope.parse(text, cls.kind))"),
+        _CHAIN + "test_kgc_puts_no_other_keys_under_an_invitation_that_it_has_seen[csp]",
+    ),
+    off(
+        "what a request was signed for",
+        _INVITATIONS,
+        "(found.task, found.number, found.device) != (invitation.task, invitation.number, invitation.device)",
+        _CHAIN + "test_papers_of_another_task_number_or_device_are_refused[csp]",
+    ),
+    without(
+        "the proof of a signing key",
+        _INVITATIONS,
+        "verify(found.signing, found.context, found.proof)",
+        _CHAIN + "test_kgc_puts_no_other_keys_under_an_invitation_that_it_has_seen[csp]",
+    ),
+    instead(
+        "KGC's signature of a certificate",
+        _INVITATIONS,
+        Text(
+            "Certificate.open(certificate, kgc_key)", "Certificate.read(Envelope.parse(certificate, Certificate.kind))"
+        ),
+        _ENROLMENT + "test_a_participant_refuses_a_certificate_that_is_not_its_own",
+    ),
+    off(
+        "the name in a certificate",
+        _INVITATIONS,
+        "found.who != request.identity.who",
+        _CHAIN + "test_kgc_puts_no_other_keys_under_an_invitation_that_it_has_seen[csp]",
+    ),
+    off(
+        "the key of a ticket",
+        _INVITATIONS,
+        "ticket.key.public == ticket.opened.key",
+        _ENROLMENT + "test_a_ticket_is_a_secret_that_is_taken_whole_or_not_at_all",
+    ),
+    off(
+        "a certificate of other keys",
+        "roles/participant/enrolment.py",
+        "(found.identity, found.identity.place, found.device) != (keys.identity, request.number, request.device)",
+        _ENROLMENT + "test_a_participant_refuses_a_certificate_that_is_not_its_own",
+    ),
+    without(
+        "CSP's clock",
+        "roles/csp.py",
+        "require_in_time(definition.plan, found.device, found.expires, self.clock.now())",
+        _CHAIN + "test_each_server_looks_at_the_end_of_enrolment_itself[csp]",
+    ),
+    without(
+        "SP's clock",
+        "roles/sp/people.py",
+        "require_in_time(definition.plan, found.device, found.expires, now)",
+        _CHAIN + "test_sp_asks_csp_for_nobody_whose_time_is_over",
+    ),
+    off(
+        "the end of enrolment",
+        "roles/records.py",
+        "device == 1 and now > plan.enrolment_end",
+        _CHAIN + "test_each_server_looks_at_the_end_of_enrolment_itself[csp]",
+    ),
+    off(
+        "the end of an invitation",
+        "roles/records.py",
+        "now > expires",
+        _CHAIN + "test_each_server_looks_at_the_end_of_enrolment_itself[csp]",
+    ),
+    off(
+        "the first keys of an invitation",
+        "storage/sql.py",
+        "any(row.device == newcomer.device for row in rows)",
+        _JOINED + "test_the_first_keys_of_an_invitation_stand[memory]",
+    ),
+    off(
+        "the newest device of a place",
+        "storage/sql.py",
+        "any(row.device > newcomer.device for row in rows)",
+        _JOINED + "test_a_newer_device_takes_the_place_and_no_older_one_comes_back[memory]",
+    ),
+    off(
+        "a device that was replaced",
+        "storage/sql.py",
+        "known.replaced_by is not None",
+        _JOINED + "test_a_newer_device_takes_the_place_and_no_older_one_comes_back[memory]",
+    ),
+    off(
+        "an invitation that KGC has seen used",
+        "storage/sql.py",
+        "any(row.device == used.device and row.who != used.who for row in rows)",
+        _JOINED + "test_an_invitation_serves_one_holder[memory]",
+    ),
+    off(
+        "an older device at KGC",
+        "storage/sql.py",
+        "any(row.device > used.device for row in rows)",
+        _JOINED + "test_an_invitation_serves_one_holder[memory]",
+    ),
+    without(
+        "CSP before SP",
+        "roles/sp/people.py",
+        "self._tell_csp(task, who, certificate)",
+        _CHAIN + "test_sp_confirms_nobody_before_csp_has",
+    ),
+    without(
+        "one device of a person in a round",
+        SHARES + "csp.py",
+        "self.roster.require_apart([*tally.names, *manifest.names])",
+        COHORTS + "test_csp_refuses_two_devices_of_one_person_in_a_round_after_a_restart_too[1]",
+    ),
+    without(
+        "one device of a person in a round of hardened",
+        HARDENED + "csp.py",
+        "self.roster.require_apart(message.participants)",
+        _CHAIN + "test_two_devices_of_one_person_are_never_in_one_round[hardened]",
+    ),
+    instead(
+        "one device of a person in all cohorts",
+        SHARES + "csp.py",
+        Text("[*tally.names, *manifest.names]", "manifest.names"),
+        COHORTS + "test_csp_refuses_two_devices_of_one_person_in_a_round_after_a_restart_too[3]",
+    ),
+    off(
+        "whose device is replaced",
+        "roles/requester.py",
+        "replaces not in (found.identity.place, found.identity.who)",
+        _CHAIN + "test_a_requester_names_whose_device_is_replaced_by_what_that_person_has_signed",
+    ),
+    off(
+        "five devices",
+        "roles/requester.py",
+        "found.device == MOST_DEVICES",
+        _CHAIN + "test_one_place_has_five_devices_at_most_and_never_two_places",
+    ),
+)
+
+PERSON, ENDS = "roles/participant/participant.py", "tests/protocols/shares/test_ends.py::"
+SAID = "tests/attacks/test_words.py::"
+PHONES = (
+    instead(
+        "sending without CSP's word of earlier rounds",
+        PERSON,
+        Text("return not missing() and not self.has_left", "return not self.has_left"),
+        SAID + "test_nothing_is_sent_before_the_record_of_an_earlier_upload_is_here",
+    ),
+    instead(
+        "a record that is read with a receipt alone",
+        PERSON,
+        Text(
+            "if signed is CspWord.ABSENT and not self._has_made(number):",
+            "if not holds_receipt(self.blobs, number):",
+        ),
+        SAID + "test_an_upload_that_was_denied_and_rejected_stops_the_phone[too late]",
+    ),
+    instead(
+        "a latecomer that a record does not name",
+        PERSON,
+        Text("if signed is not CspWord.ABSENT or said is SpWord.TAKEN:", "if True:"),
+        SAID + "test_an_honest_latecomer_goes_on",
+    ),
+    without(
+        "a record on the way to a later round",
+        PERSON,
+        "self._heed(earlier, read.standing)",
+        SAID + "test_a_rejection_that_is_shown_on_the_way_to_a_later_round_counts",
+    ),
+    instead(
+        "a phone that stops while it looks",
+        PERSON,
+        Text("return not missing() and not self.has_left", "return not missing()"),
+        SAID + "test_a_phone_that_stops_while_it_looks_sends_nothing_more",
+    ),
+    instead(
+        "pay by the record alone",
+        PERSON,
+        Text(
+            "return holds_receipt(self.blobs, number) or self._is_accepted(number)",
+            "return holds_receipt(self.blobs, number)",
+        ),
+        SAID + "test_an_upload_that_was_denied_and_averaged_is_paid_once[equal-too late]",
+    ),
+    off(
+        "what was deleted and averaged",
+        PERSON,
+        "self._no_reward(number) is Reason.WITHDRAWN",
+        SAID + "test_an_upload_that_was_deleted_and_averaged_is_paid",
+    ),
+    instead(
+        "a debt in the phone's book",
+        PERSON,
+        Text('/unused") and not self._is_accepted(number):', '/unused"):'),
+        SAID + "test_a_denied_upload_whose_reward_is_hidden_is_not_claimed_as_unused",
+    ),
+    off(
+        "a second record that is not kept",
+        "roles/participant/chain.py",
+        "not self.blobs.has(second)",
+        SAID + "test_two_records_of_one_round_stop_a_phone_that_keeps_both",
+    ),
+    instead(
+        "a round under way that is given up",
+        RECORDS,
+        Text("elif not self.round.is_over:", "elif False:"),
+        ENDS + "test_the_end_says_whose_bits_were_shown_and_every_later_step_is_refused[5]",
+    ),
+    instead(
+        "the round before one that is given up",
+        RECORDS,
+        Text("if self.number > self.task.latest and before", "if False and before"),
+        ENDS + "test_an_earlier_round_under_way_is_counted_when_a_later_one_is_given_up",
+    ),
+    off(
+        "the place of an end",
+        SHARES + "ends.py",
+        "(end.task, end.number) != (task, number)",
+        ENDS + "test_an_end_that_is_not_csps_word_about_the_round_is_refused[change1]",
+    ),
+    without(
+        "the signature of an end",
+        SHARES + "ends.py",
+        "verify(csp_key, end.statement, end.signature)",
+        ENDS + "test_an_end_that_is_not_csps_word_about_the_round_is_refused[change3]",
+    ),
+)
+
+PAYS, PAYMENTS, PAYOUT = "roles/payer.py", "tests/roles/test_payer.py::", "roles/sp/money.py"
+PAID, ATTESTED = "tests/storage/test_payments.py::", "tests/roles/test_attested.py::"
+PAYOUTS = (
+    off(
+        "the task of a payment",
+        PAYS,
+        "definition.task not in record.tasks",
+        PAYMENTS + "test_a_task_must_be_one_that_its_requester_has_told",
+    ),
+    off(
+        "the papers of a payment",
+        PAYS,
+        'definition.task != row["task"]',
+        PAYMENTS + "test_papers_of_another_task_or_payer_are_refused",
+    ),
+    off(
+        "the payer of a task",
+        PAYS,
+        "definition.payer != own",
+        PAYMENTS + "test_papers_of_another_task_or_payer_are_refused",
+    ),
+    off(
+        "the task of CSP's key",
+        PAYS,
+        "appointment.task != definition.task or not appointment.csp",
+        PAYMENTS + "test_csps_key_is_the_one_that_a_known_kgc_has_named",
+    ),
+    off(
+        "whom a statement is of",
+        PAYS,
+        '(said.task, said.participant) != (task, who) or (row["task"], row["participant"]) != (task, who)',
+        PAYMENTS + "test_a_person_whom_nobody_invited_is_not_paid",
+    ),
+    off(
+        "the currency of a payment",
+        PAYS,
+        'said.currency != definition.settings.currency or row["currency"] != said.currency',
+        PAYMENTS + "test_another_currency_is_refused_whoever_says_it",
+    ),
+    off(
+        "the newest destination",
+        PAYS,
+        "destination_name(sealed) != said.destination",
+        PAYMENTS + "test_nothing_goes_to_an_older_destination",
+    ),
+    off(
+        "SP's word about unused uploads",
+        PAYS,
+        "not 0 <= unused <= definition.settings.rounds or not 0 <= word <= unused * most",
+        PAYMENTS + "test_unused_uploads_are_paid_on_sps_word_and_marked",
+    ),
+    off(
+        "an older statement",
+        PAYS,
+        "said.sequence < before.sequence or where[0] < before.counter",
+        PAYMENTS + "test_an_older_statement_pays_nothing",
+        PAYMENTS + "test_nothing_goes_to_an_older_destination",
+    ),
+    off(
+        "two totals",
+        PAYS,
+        "said.total < before.total or (is_same and said.total != before.total)",
+        PAYMENTS + "test_an_older_statement_pays_nothing",
+    ),
+    off(
+        "two destinations of one counter",
+        PAYS,
+        "before.key and where[0] == before.counter and where[1] != before.destination",
+        PAYMENTS + "test_nothing_goes_to_an_older_destination",
+    ),
+    off(
+        "what was paid before",
+        PAYS,
+        "in_cents(now.all) == in_cents(before.all)",
+        PAYMENTS + "test_one_claim_three_times_is_one_payment",
+    ),
+    instead(
+        "one payment of a person in a list",
+        PAYS,
+        Text("place not in newest or newest[place].age < found.age", "True"),
+        PAYMENTS + "test_a_list_of_old_and_new_pays_by_the_new_one_alone",
+    ),
+    instead(
+        "the attempt of a payment",
+        PAYOUT,
+        Text("(now.owner, now.attempts) != (payment.owner, payment.attempts)", "now.owner != payment.owner"),
+        PAID + "test_a_late_answer_of_an_earlier_attempt_changes_nothing",
+    ),
+    instead(
+        "the owner of an attempt",
+        PAYOUT,
+        Text("(now.owner, now.attempts) != (payment.owner, payment.attempts)", "now.attempts != payment.attempts"),
+        PAID + "test_a_late_answer_of_another_process_changes_nothing",
+    ),
+    off(
+        "which of several payments",
+        PAYOUT,
+        "len(unpaid) > 1",
+        PAID + "test_a_payment_is_named_by_its_key_where_its_participant_has_several",
+    ),
+    off(
+        "earlier instalments without a payer",
+        PAYOUT,
+        "not store.task(payment.task).opened.payer",
+        PAID + "test_a_payment_is_named_by_its_key_where_its_participant_has_several",
+    ),
+    off(
+        "a sum before claims have ended",
+        "roles/csp.py",
+        "stored.attested is None",
+        ATTESTED + "test_sp_cannot_have_it_signed_while_somebody_can_claim",
+    ),
+    off(
+        "a sum of another task",
+        "roles/requester.py",
+        "(found.task, found.currency) != (task, self.definition(task).settings.currency)",
+        ATTESTED + "test_a_sum_that_this_tasks_csp_has_not_signed_of_it_is_refused",
+    ),
+    off(
+        "a destination that no claim can name",
+        PAYOUT,
+        "_is_paid_out(store, task, who) or (is_over and known.named != destination_name(sealed))",
+        "tests/roles/test_pay_to.py::test_it_is_erased_once_its_owner_is_paid_out_and_not_before",
+    ),
+    off(
+        "a payment without a destination",
+        PAYOUT,
+        "waits[payment.task](payment.who)",
+        "tests/roles/test_pay_to.py::test_a_payment_waits_for_a_destination_and_goes_to_the_newest_that_a_claim_names",
+    ),
+    off(
+        "a destination of another counter",
+        "documents/destination.py",
+        "(found.task, found.who, found.counter) != (task, who, str(counter)) or participant_name(found.signing) != who",
+        "tests/roles/test_pay_to.py::test_an_sp_that_moves_forges_or_reads_a_destination_is_noticed",
+    ),
+    off(
+        "the amount that the bank has paid",
+        "roles/restored.py",
+        "payment.amount != paid",
+        "tests/roles/test_restored.py::test_what_the_bank_has_paid_is_not_paid_again_when_it_is_claimed_again",
+    ),
+    off(
+        "the currency of a deposit",
+        PAYOUT,
+        "currency != meant",
+        "tests/roles/test_deposits.py::test_money_in_another_currency_is_refused_by_name",
+    ),
+)
+
+EVIDENCE = (
+    instead(
+        "rounds that CSP says to have shown nothing of",
+        PERSON,
+        Text("shown = word.shown or (taken and not unused)", "shown = word.shown"),
+        SAID + "test_rounds_count_that_csp_says_to_have_shown_nothing_of",
+    ),
+    instead(
+        "a latecomer of a round that was given up",
+        PERSON,
+        Text("(taken and not unused)", "not unused"),
+        SAID + "test_whoever_came_too_late_for_rounds_that_were_given_up_goes_on",
+    ),
+    instead(
+        "rounds that are opened backwards",
+        PERSON,
+        Text("if other < number or (other > number and not is_made)", "if other < number"),
+        SAID + "test_rounds_that_are_opened_backwards_get_no_uploads_ahead[hardened]",
+    ),
+    off(
+        "a round's number",
+        PERSON,
+        "type(number) is not int or not 1 <= number <= self.definition.settings.rounds or number in known",
+        SAID + "test_a_round_is_a_number_that_the_task_has_once",
+    ),
+    instead(
+        "a device that has forgotten its upload",
+        PERSON,
+        Text("if signed is CspWord.ABSENT and not self._has_made(number):", "if not self._has_made(number):"),
+        SAID + "test_a_record_counts_for_a_device_that_has_forgotten_its_upload",
+    ),
+    off(
+        "a round that was signed and is shown as unfinished",
+        "roles/participant/chain.py",
+        'back and status["state"] in ("running", "paused")',
+        "tests/attacks/test_shares.py::test_a_platform_that_was_set_back_gets_no_second_upload",
+    ),
+    off(
+        "an end beside a record",
+        "roles/participant/chain.py",
+        "self.has_record(number)",
+        SAID + "test_a_record_and_an_end_of_one_round_are_two_words",
+    ),
+    off(
+        "a task whose guard says that it is over",
+        "roles/guard.py",
+        "notes.is_over",
+        _GUARD + "test_a_small_note_outlives_the_task",
+    ),
+    off(
+        "a note of other contents",
+        "roles/guard.py",
+        "self.blobs.get(_place(task, step)) != said.encode()",
+        _GUARD + "test_a_note_of_something_else_ends_the_task",
+    ),
+    off(
+        "the guard of another database",
+        "roles/guard.py",
+        "self._name() not in (None, self.store.guard_identity(self._named))",
+        _GUARD + "test_a_guard_of_another_database_is_left_alone",
+    ),
+    off(
+        "a CSP that has found that it was set back",
+        "roles/csp.py",
+        "stored.rolled_back",
+        _GUARD + "test_the_operator_gives_a_guard_up[False-csp]",
+    ),
+    without(
+        "the last step, once more",
+        "roles/csp.py",
+        "require_latest(now, stored)",
+        _GUARD + "test_a_step_that_another_process_has_taken_meanwhile_is_counted_beside_it",
+    ),
+    off(
+        "SP's step, once more",
+        "roles/sp/csp_link.py",
+        "store.task(known.task).steps != known.steps",
+        _GUARD + "test_of_two_processes_of_sp_one_counts_a_step",
+    ),
+    instead(
+        "notes of a task without checks",
+        "roles/sp/csp_link.py",
+        Text("if is_noted else None", "if False else None"),
+        _GUARD + "test_an_sp_that_was_set_back_sends_no_second_sum_of_a_task_without_checks",
+    ),
+    off(
+        "a latecomer of a CSP that has forgotten nothing",
+        "roles/csp.py",
+        "not self._is_set_back(task)",
+        _GUARD + "test_a_set_back_csp_is_told_again_of_whoever_came_in_time",
+    ),
+    instead(
+        "a claimant whom a set-back CSP has forgotten",
+        "roles/csp.py",
+        Text("if not self._is_set_back(task):", "if True:"),
+        _GUARD + "test_a_set_back_csp_is_told_again_of_whoever_came_in_time",
+    ),
+    off(
+        "one reference for all cohorts",
+        RECORDS,
+        "self.round is not None and manifest.reference_digest != self.round.reference",
+        _HERE + "test_reference.py::test_all_cohorts_of_a_round_are_compared_with_one_reference",
+    ),
+    instead(
+        "a round of which nothing was opened",
+        HARDENED + "csp.py",
+        Text("ended=now.ended or int(not now.opened)", "ended=now.ended"),
+        WORDS + "test_a_round_of_which_nothing_was_opened_is_void_by_csps_word",
+    ),
+    off(
+        "what a round of hardened pays",
+        HARDENED + "csp.py",
+        "agreed is not None and payment != agreed",
+        ORDER + "test_a_manifest_is_of_certified_people_who_have_signed_for_this_round",
+        WORDS + "test_what_a_round_pays_is_fixed_before_anything_is_opened",
+    ),
+    instead(
+        "whom a failing CSP has looked at",
+        SHARES + "csp.py",
+        Text("judged=manifest.names", "judged=()"),
+        SP + "test_a_csp_whose_machine_fails_once_it_has_seen_bits_says_so_with_its_signature",
+    ),
+)
+
+LAST = "tests/roles/test_ends.py::"
+LAST_DAYS = (
+    off(
+        "a definition whose claims end before its rounds",
+        "documents/signed.py",
+        "self.claims_until < self.rounds_until",
+        LAST + "test_claims_end_after_rounds",
+    ),
+    off(
+        "an extension of another task",
+        "documents/signed.py",
+        "found.task != definition.task",
+        LAST + "test_an_extension_is_of_this_task_and_by_its_csp",
+    ),
+    off(
+        "an extension that is too long",
+        "documents/signed.py",
+        "not definition.claims_until < self.until <= last",
+        LAST + "test_an_extension_is_of_this_task_and_by_its_csp",
+    ),
+    off(
+        "a second extension",
+        "roles/csp.py",
+        "stored.claims_extended is not None",
+        LAST + "test_csp_extends_claims_once_by_the_time_to_claim_at_most_and_before_they_end",
+    ),
+    off(
+        "an extension after the last day",
+        "roles/csp.py",
+        "now >= definition.claims_until",
+        LAST + "test_claims_are_not_extended_after_their_last_day",
+    ),
+    instead(
+        "books that are closed before CSP was asked",
+        "roles/sp/settlement.py",
+        Text("if now >= stored.attests_until and self._extension.may_come(stored):", "if False:"),
+        LAST + "test_sp_asks_for_an_extension_before_it_closes_the_books[False]",
+    ),
+    off(
+        "a claim that is answered again when the books are closed",
+        "roles/sp/claims.py",
+        "self._ports.store.task(task).state == TaskState.SETTLED",
+        LAST + "test_claims_end_on_their_last_day_and_the_books_a_day_later",
+    ),
+    instead(
+        "a reward that SP does not show yet",
+        "roles/participant/claims.py",
+        Text("            missing = self._missing(status)", "            missing: list[int] = []"),
+        "tests/roles/test_restored.py::test_a_receipt_counts_although_sp_says_to_have_lost_the_upload",
+    ),
+    instead(
+        "a deposit that may still be confirmed",
+        "roles/sp/settlement.py",
+        Text("if any(one.state is DepositState.PENDING for one in self._ports.store.deposits(task)):", "if False:"),
+        LAST + "test_books_are_closed_at_once_when_nobody_is_owed_anything",
+    ),
+    instead(
+        "a round that could not be over in time",
+        "roles/sp/rounds.py",
+        Text("if not self._core.has_time(task):  # nothing", "if False:  # nothing"),
+        LAST + "test_no_round_opens_that_could_not_close_and_none_is_extended_past_the_last_day",
+    ),
+    instead(
+        "a round that is extended past the last day",
+        "roles/records.py",
+        Text(" and longer.fits(settings, until):", ":"),
+        LAST + "test_no_round_opens_that_could_not_close_and_none_is_extended_past_the_last_day",
+    ),
+    instead(
+        "CSP's longer answers",
+        "roles/retention.py",
+        Text("return stored.attests_until", "return stored.opened.rounds_until"),
+        LAST + "test_a_pause_ends_with_the_last_day_of_rounds_and_what_was_earned_can_be_claimed",
+    ),
+    instead(
+        "sightings of the last day",
+        "roles/retention.py",
+        Text("return seen >= _CONFIRMED and self._is_past(stored)", "return self._is_past(stored)"),
+        "tests/campaigns/test_ends.py::test_a_clock_that_is_wrong_for_a_while_ends_nothing",
+    ),
+    instead(
+        "a phone that believes anybody's extension",
+        "roles/participant/participant.py",
+        Text("ClaimsExtension.open_of(shown, self.definition, side.csp_key)", "pass"),
+        LAST + "test_csp_extends_claims_once_by_the_time_to_claim_at_most_and_before_they_end",
+    ),
+    off(
+        "a task whose rounds are over",
+        "roles/limits.py",
+        "now >= definition.rounds_until",
+        "tests/roles/test_limits.py::test_a_task_whose_rounds_are_over_is_refused",
+    ),
+    without(
+        "the longest life of a task",
+        "roles/limits.py",
+        '_require("days until its last day of claims", days, self.days, "max_task_time", less)',
+        "tests/roles/test_limits.py::test_a_task_that_lasts_too_long_is_refused_by_both",
+    ),
+)
+
+OPENED, PAPER = "protocols/paper/claims.py", "tests/attacks/test_paper.py::"
+TRICK, LIE = (
+    PAPER + "test_sp_asks_nothing_of_its_own_and_the_honest_claim_is_still_attested",
+    PAPER + "test_a_false_claim_is_refused_though_its_owner_signs_it",
+)
+ONCE = PAPER + "test_one_difference_of_a_person_and_round_is_opened_whatever_sp_sends"
+SET_BACK = PAPER + "test_a_csp_that_was_set_back_opens_nothing_more"
+PAPER_CLAIMS = (
+    off("a ciphertext that its owner has not signed for", OPENED, "digest(mu) != claim.shown[place]", TRICK, LIE),
+    off("a round that the task has not", OPENED, "not 1 <= number <= self.spec.settings.rounds", LIE),
+    instead("an amount above b", OPENED, Text("not self.units.is_payable(claimed) or ", ""), LIE),
+    instead(
+        "other money than units", OPENED, Text(" or claim.amounts[place] != self.units.millionths(claimed)", ""), LIE
+    ),
+    without(
+        "as many ciphertexts as rounds",
+        OPENED,
+        "CLAIM.require_message(asked, PaperFacts(self.task, 0, len(claim.rounds)))",
+        TRICK,
+    ),
+    off(
+        "another integer of a round",
+        OPENED,
+        "(kept.mu, kept.claimed) != (claim.shown[place], claim.masks[place])",
+        PAPER + "test_what_was_true_of_one_integer_is_not_believed_of_another",
+    ),
+    without("what was opened is kept", OPENED, "records.put(what, claim.rounds[place], who=who)", ONCE),
+    instead("a refusal is kept too", OPENED, Text("if not records.written:", "if True:"), ONCE),
+    instead("an answer is given again", OPENED, Text("if kept is None:", "if True:"), ONCE),
+    instead("zero alone is attested", OPENED, Text("return [value == 0 for", "return [True for"), LIE),
+    instead(
+        "a half of another ciphertext",
+        OPENED,
+        Text("raise MasksDoNotFit(\"SP's", "return [False] * len(places)\n            raise MasksDoNotFit(\"SP's"),
+        TRICK,
+    ),
+    off(
+        "SP's half of what it has not served",
+        "protocols/paper/profile.py",
+        "number not in served or digest(served[number]) != signed",
+        PAPER + "test_sp_decrypts_nothing_but_what_it_has_served_to_the_claimant",
+    ),
+    off(
+        "a phone's own bound",
+        "protocols/paper/profile.py",
+        "not money.is_payable(opened)",
+        PAPER + "test_a_phone_claims_nothing_that_no_round_can_pay",
+    ),
+    off(
+        "a reward of no number",
+        "protocols/paper/profile.py",
+        "not len(found.mu) == len(found.mu_1) == 1",
+        PAPER + "test_a_reward_is_one_number",
+    ),
+    instead(
+        "claims that open are noted",
+        "roles/csp.py",
+        Text("outcome is not None and folder in _NOTED", "outcome is not None and folder == STEPS"),
+        SET_BACK,
+    ),
+    instead(
+        "and noted again",
+        "roles/csp.py",
+        Text("        if folder in _NOTED:\n            notes", "        if folder == STEPS:\n            notes"),
+        SET_BACK,
+    ),
+    instead(
+        "a round that was altered costs no other",
+        "roles/participant/claims.py",
+        Text("isinstance(refusal, WrongAmount) and len(rounds) > 1", "False"),
+        PAPER + "test_one_altered_round_costs_no_other",
+    ),
+    instead(
+        "a CSP without claims has no share",
+        "protocols/paper/profile.py",
+        Text(
+            "return replace(PaperBundle.from_bytes(bundle, Limits.plain()), secrets=(0,)).to_bytes()", "return bundle"
+        ),
+        PAPER + "test_csp_keeps_its_share_for_claims_until_sp_says_that_there_are_no_more",
+    ),
+)
 MUTATIONS: dict[str, tuple[Mutation, ...]] = {
     "steps of CSP": STEPS_OF_CSP,
     "sizes": SIZES,
@@ -496,6 +1493,12 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
     "sums": SUMS,
     "hardened": KEYED_CHECKS,
     "money": MONEY,
+    "paper's claims": PAPER_CLAIMS,
+    "payouts": PAYOUTS,
     "writes": WRITES,
+    "joining": JOINING,
+    "last days": LAST_DAYS,
+    "phones": PHONES,
+    "evidence": EVIDENCE,
 }
 """By what they are about."""

@@ -1,6 +1,6 @@
 """Runs tests against altered sources: one process loads everything once, and forks for each mutation.
 
-    python -m tests.mutations.run [GROUP ...]
+    python -m tests.mutations.run [GROUP [FIRST END]]
 
 A mutation replaces text in one function; the fork gives every function of that name its new code. Prints each mutation with
 what came of it, and ends with 1 if one survived: no named test failed without the check.
@@ -116,9 +116,10 @@ def _run(tests: Sequence[str], *options: str) -> int:
     return int(pytest.main([*(test.removesuffix("::") for test in tests), *quiet, *options]))
 
 
-def main(names: Sequence[str]) -> int:
+def main(words: Sequence[str]) -> int:
     os.chdir(ROOT)
-    chosen = [one for group in names or MUTATIONS for one in MUTATIONS[group]]
+    part = slice(*map(int, words[1:])) if words[1:] else slice(None)
+    chosen = [one for group in words[:1] or MUTATIONS for one in MUTATIONS[group][part]]
     every = list(dict.fromkeys(test for one in chosen for test in one.tests))
     with redirect_stdout(io.StringIO()):
         loaded = _run(every, "--collect-only")

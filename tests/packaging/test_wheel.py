@@ -122,7 +122,7 @@ def test_the_wheel_works_in_an_empty_environment(installed, tmp_path):
     assert Path(where.strip()).is_relative_to(installed.parent), "this checkout was used in place of the wheel"
     assert __version__ in said([installed / "crowdfl", "--version"], tmp_path)
     assert "accuracy" in said([installed / "crowdfl", "train", "--data", "synthetic:1", "--model", "softmax"], tmp_path)
-    assert "watch" in said([installed / "crowdfl", "data", "show", "watch:0"], tmp_path)
+    assert "watch" in said([installed / "crowdfl", "train", "--look", "--data", "watch:0"], tmp_path)
     assert said([installed / "python", "-c", TEN_LINES], tmp_path).split() == ["2", "2.06"]
 
 

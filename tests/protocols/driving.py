@@ -14,6 +14,7 @@ from crowdfl.learning.models.learner import Update
 from crowdfl.protocols.common.sdiv import DivideRequest, HardenedSdivCsp
 from crowdfl.protocols.exchange import Reply, ask_directly, run_exchange
 from crowdfl.protocols.hardened import profile as hardened
+from crowdfl.protocols.hardened.manifest import manifest_of, upload_statement
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.paper import profile as paper
 from crowdfl.protocols.profile import CspProtocol, TaskSpec
@@ -118,8 +119,14 @@ class Tape:
 
 
 class SmallParties(Parties):
-    def upload(self, weights: Sequence[float], samples: int, who: str) -> bytes:
-        return self.people[who].encrypt_update(np.asarray(weights, dtype=np.float64), samples, 1)
+    def upload(self, weights: Sequence[float], samples: int, who: str, number: int = 1) -> bytes:
+        return self.people[who].encrypt_update(np.asarray(weights, dtype=np.float64), samples, number)
+
+    def manifest(self, number: int, payment: int = 0, digest: bytes = bytes(range(32)), people: Any = None) -> bytes:
+        """One of `hardened`, of uploads with this hash that all of these have signed for."""
+        task, keys = self.spec.name, {who: self.keys[who].signing for who in people or self.people}
+        signed = {who: key.sign(upload_statement(task, number, who, digest)) for who, key in keys.items()}
+        return manifest_of(number, payment, {who: (digest, by) for who, by in signed.items()}).to_bytes()
 
 
 def deal(participants: int = 3, parameters: int = 2, name: str = "task", **settings: Any) -> SmallParties:

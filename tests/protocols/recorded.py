@@ -9,7 +9,8 @@ import pytest
 
 from crowdfl.crypto.paillier.vector import CipherVector
 from crowdfl.protocols.hardened import opening, prifedavg, prirwd, steps
-from crowdfl.protocols.hardened.prirwd import NonceRequest
+from crowdfl.protocols.hardened.manifest import ManifestRequest
+from crowdfl.protocols.hardened.record import RecordRequest
 from crowdfl.protocols.messages import Message
 from tests.protocols.driving import Keeping, SmallParties, Wire, deal
 
@@ -25,7 +26,7 @@ TINY = {  # every bound as small as can be: the shortest key under which a round
     "rounds": 3,
     "budget": "1",
 }
-REQUESTS = {cls.kind: cls for cls in steps.ANSWERS}
+REQUESTS = {cls.kind: cls for cls in steps.ANSWERS if cls is not RecordRequest}
 
 
 @contextmanager
@@ -49,15 +50,16 @@ class Recorded(Wire):
         """Reward, average for the participants, average for the requester."""
         round_ = self.sides.open(number, ask=self.ask)
         for i, who in enumerate(self.sides.people):
-            round_.collect({who: self.sides.upload([0.1 * i] * self.sides.spec.parameters, 1 + i % 2, who)})
+            round_.collect({who: self.sides.upload([0.1 * i] * self.sides.spec.parameters, 1 + i % 2, who, number)})
         round_.reward(PAYMENT)
         round_.average()
         round_.average(final=True)
         self.before.append(self.csp.records.copy())
 
     def __call__(self, request: bytes) -> bytes:
-        """What is asked again, such as a scaled sum for the second audience, is in here once."""
-        return self.csp.answer(request) if request in self.requests else super().__call__(request)
+        """What is asked again, such as a sum for the second audience, is in here once; a record, which has no turn, is not."""
+        is_known = request in self.requests or Message.kind_of(request) == RecordRequest.kind
+        return self.csp.answer(request) if is_known else super().__call__(request)
 
     def csp_at(self, place: int) -> Keeping:
         """CSP as it was before the request at this place: it has kept no replies."""
@@ -80,8 +82,8 @@ class Recorded(Wire):
     def altered(self, place: int) -> bytes:
         """The same numbers under fresh masks: another request for the same place."""
         message, party = self.message(place), self.sides.sp.party
-        if isinstance(message, NonceRequest):
-            return replace(message, digest=bytes(32)).to_bytes()
+        if isinstance(message, ManifestRequest):
+            return self.manifest(message.round_number, digest=bytes(32))
         changes: dict[str, Any] = {}
         for part in fields(message):
             value = getattr(message, part.name)
@@ -89,6 +91,10 @@ class Recorded(Wire):
                 changes[part.name] = party.rerandomise(value)
                 changes[f"{part.name}_1"] = party.partial_decrypt(changes[part.name])
         return replace(message, **changes).to_bytes()
+
+    def manifest(self, number: int, **changes: Any) -> bytes:
+        """Of the same people, who have all signed for this round."""
+        return self.sides.manifest(number, PAYMENT, **{"people": ("p0", "p1", "p2")} | changes)
 
     def with_plain(self, place: int, **plaintexts: list[int]) -> bytes:
         """A request whose masked numbers are these."""

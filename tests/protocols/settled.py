@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdfl.protocols.claims import Claim
+from crowdfl.protocols.claims import Beside, Claim
 from tests.protocols.driving import SMALL, SmallParties, deal
 
 BUDGET = 36_000_000
@@ -25,7 +25,6 @@ def settle(rounds: int = 2) -> SmallParties:
 @contextmanager
 def unclaimed(sides: Any) -> Iterator[None]:
     """What is claimed meanwhile is forgotten afterwards."""
-    sides.sp._claims.paid.clear()
     records = sides.csp.records
     sides.csp.records = records.copy()
     yield
@@ -37,8 +36,8 @@ def earned(sides: SmallParties, who: str) -> dict[int, int]:
     return dict(sides.people[who]._amounts)
 
 
-def claim_of(sides: SmallParties, who: str) -> Claim:
-    return Claim.from_bytes(sides.people[who].claim(), sides.sp.party.limits(1))
+def claim_of(sides: SmallParties, who: str, beside: Beside | None = None) -> Claim:
+    return Claim.from_bytes(sides.people[who].claim(beside), sides.sp.party.limits(1))
 
 
 def signed(sides: SmallParties, who: str, **changes: Any) -> bytes:

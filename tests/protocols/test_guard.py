@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from crowdfl.crypto.blocks import to_ints
-from crowdfl.crypto.randomness import Coins
+from crowdfl.crypto.coins import Coins
 from crowdfl.protocols.common import sdiv
 from crowdfl.protocols.common.sdiv import GuardReply, HardenedSdivSp, SdivWidths
 from crowdfl.protocols.common.smul import PolynomialsSp

@@ -85,6 +85,7 @@ def test_one_factor_goes_with_a_chunk(sides, count):
     masked = party.encrypt([1])
     factors = party.encrypt([3] * 2).part(0, count)
     message = ScaleRequest(1, 0, masked, party.partial_decrypt(masked), factors)
+    sides.csp.answer(sides.manifest(1))
     seen = len(sides.csp.party.view.entries)
     with pytest.raises(LengthMismatch, match=f"{count} factor where 1"):
         sides.csp.answer(message.to_bytes())
@@ -97,5 +98,6 @@ def test_repro_no_reply_of_csp_shows_a_parity(sides):
     odd = next(r for r in range(2, 1000) if gmpy2.jacobi(r, public.n) == -1)
     blind = Ciphertext(gmpy2.powmod(odd, public.n, public.n_squared), public)
     factor, masked = CipherVector.of([public.encrypt(1) + blind], public), party.encrypt([3])
+    sides.csp.answer(sides.manifest(1))
     with pytest.raises(ProtocolError, match="honest SP"):
         sides.csp.answer(ScaleRequest(1, 0, masked, party.partial_decrypt(masked), factor).to_bytes())

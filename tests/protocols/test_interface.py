@@ -11,7 +11,8 @@ from crowdfl.protocols import capabilities
 from crowdfl.protocols.registry import PROFILES
 
 ROLES = ("sp", "csp", "requester", "participant")
-CAPABILITIES = [one for one in vars(capabilities).values() if getattr(one, "__module__", "") == capabilities.__name__]
+DEFINED = [one for one in vars(capabilities).values() if getattr(one, "__module__", "") == capabilities.__name__]
+CAPABILITIES = [one for one in DEFINED if getattr(one, "_is_protocol", False)]
 EXCEPTIONS: dict[str, str] = {}  # "Class.method": why it may be empty
 
 

@@ -10,7 +10,7 @@ from crowdfl.crypto.compute import Progress
 from crowdfl.errors import Cancelled
 from crowdfl.learning.models.learner import Update
 from crowdfl.protocols.registry import PROFILES
-from tests.protocols.driving import SMALL, deal, federation, updates
+from tests.protocols.driving import SMALL, converse, deal, federation, updates
 
 MODELS, SAMPLES = [[0.1, 0.2], [0.3, -0.4], [0.5, 0.6]], [1, 2, 3]
 KEYED = ("hardened", "paper")
@@ -102,7 +102,7 @@ def test_progress_can_stop_a_round():
     for i in range(3):
         sides.sp.add_all({f"p{i}": sides.upload([0.0, 0.0], 1, f"p{i}")})
     with pytest.raises(Cancelled):
-        next(sides.sp.publish(final=False))
+        converse(sides.sp.publish(final=False), sides.csp.answer)
 
 
 @pytest.fixture

@@ -25,8 +25,8 @@ from crowdfl.errors import (
 )
 from crowdfl.protocols.claims import RewardEnvelope
 from crowdfl.protocols.common.sdiv import SdivReply, SdivRequest
+from crowdfl.protocols.hardened.manifest import ManifestRequest
 from crowdfl.protocols.hardened.opening import OpenReply, OpenRequest, Publication
-from crowdfl.protocols.hardened.prirwd import NonceRequest
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.reasons import Reason
 from tests.protocols.driving import SMALL, deal, pair
@@ -148,7 +148,7 @@ def test_a_field_beyond_the_limit_is_refused_before_memory_is_taken(servers):
 def test_a_list_of_too_many_entries_is_refused(servers):
     """Empty entries cost four bytes each; their number is limited all the same."""
     header = b"CFLM" + bytes([2, Publication.kind])
-    five, six = (header + fields(b"seed", b"\x01", fields(*[b""] * count)) for count in (5, 6))
+    five, six = (header + fields(b"seed", b"\x01", fields(*[b""] * count), b"") for count in (5, 6))
     assert len(Publication.from_bytes(five, limits_of(servers)).sealed) == 5
     with pytest.raises(LimitExceeded, match="5 entries"):
         Publication.from_bytes(six, limits_of(servers))
@@ -170,9 +170,9 @@ def test_numbers_have_one_form(servers, body):
 
 
 def test_text_must_be_utf8(servers):
-    good = NonceRequest(1, 36, ("who",), bytes(32)).to_bytes()
+    good = ManifestRequest(1, 36, ("who",), (bytes(32),), (bytes(64),)).to_bytes()
     with pytest.raises(FormatError, match="UTF-8"):
-        NonceRequest.from_bytes(good.replace(b"who", b"\xff\xfe\xfd"), limits_of(servers))
+        ManifestRequest.from_bytes(good.replace(b"who", b"\xff\xfe\xfd"), limits_of(servers))
 
 
 def test_vectors_inside_are_checked_number_by_number(servers):

@@ -9,6 +9,7 @@ from crowdfl.crypto.blocks import to_ints
 from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.sealing import AudienceKey
 from crowdfl.errors import (
+    BadSignature,
     FormatError,
     LengthMismatch,
     LimitExceeded,
@@ -187,7 +188,7 @@ def published(request):
     for number in (1, 2):
         sides.sp.open_round(number)
         for i in range(3):
-            sides.sp.add_all({f"p{i}": sides.upload([number, -1.0], 5, f"p{i}")})
+            sides.sp.add_all({f"p{i}": sides.upload([number, -1.0], 5, f"p{i}", number)})
         converse(sides.sp.publish(final=number == 2), sides.csp.answer)
         publications.append(sides.sp.publication())
     return sides, publications
@@ -195,21 +196,25 @@ def published(request):
 
 def test_a_publication_for_another_round_or_audience_fails(published):
     sides, (first, last) = published
-    for reader, publication, number in (
-        (sides.people["p0"], first, 2),
-        (sides.people["p0"], last, 1),
-        (sides.people["p0"], last, 2),
-        (sides.requester, first, 1),
-        (sides.requester, last, 1),
+    for reader, publication, number, error in (
+        (sides.people["p0"], first, 2, ProtocolError),  # by CSP's record, before any seal is looked at
+        (sides.people["p0"], last, 1, ProtocolError),
+        (sides.people["p0"], last, 2, SealBroken),
+        (sides.requester, first, 1, SealBroken),
+        (sides.requester, last, 1, ProtocolError),
     ):
-        with pytest.raises(SealBroken):
+        with pytest.raises(error):
             reader.read(publication, number)
+    records = [Publication.from_bytes(one, sides.sp.party.limits(100)).record for one in (first, last)]
+    moved = replace(Publication.from_bytes(first, sides.sp.party.limits(100)), record=records[1])
+    with pytest.raises(SealBroken):
+        sides.people["p0"].read(moved.to_bytes(), 2)
 
 
 def test_a_reader_of_another_task_cannot_read(published):
     _, (first, _) = published
     stranger = deal(3, 2, key_bits=512).people["p0"]
-    with pytest.raises(SealBroken):
+    with pytest.raises(BadSignature):
         stranger.read(first, 1)
 
 

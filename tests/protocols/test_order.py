@@ -11,6 +11,7 @@ from crowdfl.crypto.compute import Backend
 from crowdfl.crypto.paillier import kernels
 from crowdfl.errors import (
     BackendUnavailable,
+    BadSignature,
     Cancelled,
     LengthMismatch,
     OutOfTurn,
@@ -21,10 +22,11 @@ from crowdfl.errors import (
 )
 from crowdfl.protocols.common.sdiv import DivideRequest, GuardRequest
 from crowdfl.protocols.common.smul import PolynomialsRequest
+from crowdfl.protocols.hardened.manifest import ManifestRequest
 from crowdfl.protocols.hardened.opening import REQUESTER, OpenRequest
+from crowdfl.protocols.hardened.order import HardenedRound, HardenedStep, end_round
 from crowdfl.protocols.hardened.prifedavg import ScaleRequest
-from crowdfl.protocols.hardened.prirwd import InnerRequest, LanesRequest, NonceRequest, RewardRequest
-from crowdfl.protocols.hardened.shape import HardenedRound, HardenedStep, end_round
+from crowdfl.protocols.hardened.prirwd import InnerRequest, LanesRequest, RewardRequest
 from crowdfl.protocols.records import Look
 from tests.protocols.driving import ONE, Keeping
 from tests.protocols.recorded import PAYMENT, record, short_messages
@@ -78,9 +80,9 @@ def test_a_request_before_its_turn_is_refused(round_, total, place):
     opens = steps[place].startswith("OpenRequest")  # the two audiences have no order between them
     previous = [i for i in range(place) if steps[i] != steps[place] and not (opens and steps[i].startswith("OpenR"))]
     other_round = replace(round_.message(place), round_number=2).to_bytes()
-    if isinstance(round_.message(place), NonceRequest):
+    if isinstance(round_.message(place), ManifestRequest):
         assert previous == []
-        assert round_.csp_at(-1).answer(other_round)
+        assert round_.csp_at(-1).answer(round_.manifest(2))
         return
     refused(round_.csp_at(previous[-1]), round_.requests[place], OutOfTurn)
     refused(round_.csp_at(-1), other_round, OutOfTurn)
@@ -122,7 +124,7 @@ def test_a_round_that_has_ended_or_does_not_exist_is_answered_no_more(round_, to
     end_round(look, 1)
     csp.records.set(look)
     refused(csp, round_.requests[place], RoundEnded, "CSP has ended round 1")
-    assert csp.answer(replace(round_.message(0), round_number=2).to_bytes())
+    assert csp.answer(round_.manifest(2))
 
 
 @pytest.mark.parametrize(
@@ -137,19 +139,26 @@ def test_a_round_that_has_ended_or_does_not_exist_is_answered_no_more(round_, to
         ({"payment": PAYMENT - 1}, ProtocolError),
         ({"payment": PAYMENT + 1}, ProtocolError),
         ({"payment": 0}, ProtocolError),
+        ({"digests": (bytes(32),) * 3}, BadSignature),
+        ({"signatures": (bytes(64),) * 3}, BadSignature),
+        ({"round_number": 2}, BadSignature),
     ],
 )
-def test_who_is_rewarded_with_how_much_is_checked(rounds, changes, error):
+def test_a_manifest_is_of_certified_people_who_have_signed_for_this_round(rounds, changes, error):
     """The names in order, certified, as many as the task allows; the payment that the task promises."""
     round_ = rounds["shown"]
-    refused(round_.csp_at(0), replace(round_.message(0), **changes).to_bytes(), error)
+    message = round_.message(0)
+    if "participants" in changes:  # of as many entries
+        count = len(changes["participants"])
+        changes = changes | {name: (getattr(message, name) * 2)[:count] for name in ("digests", "signatures")}
+    refused(round_.csp_at(0), replace(message, **changes).to_bytes(), error)
 
 
-@pytest.mark.parametrize("changes", [{"participants": ("p0", "p1", "p2", "p3")}, {"digest": bytes(32)}])
-def test_who_is_rewarded_is_fixed_when_the_rewards_begin(rounds, changes):
+@pytest.mark.parametrize("changes", [{"people": ("p0", "p1", "p2", "p3")}, {"digest": bytes(32)}])
+def test_whose_uploads_a_round_has_is_fixed_by_its_manifest(rounds, changes):
     """As many lanes, operands, dividends and envelopes as there were names, and no others."""
     round_ = rounds["shown"]
-    refused(round_.csp_at(1), replace(round_.message(0), **changes).to_bytes(), OutOfTurn, "other contents")
+    refused(round_.csp_at(1), round_.manifest(1, **changes), OutOfTurn, "other contents")
 
 
 COUNTED = [(LanesRequest, "masked"), (DivideRequest, "x"), (DivideRequest, "y"), (RewardRequest, "masked")]
@@ -308,7 +317,8 @@ def test_a_failure_after_an_opening_ends_the_round(hidden, failing, name):
     before, after = hidden.before[place].records, csp.records.records
     changed = {at.kind for at, standing in after.items() if before.get(at) != standing}
     assert changed == {HardenedRound.kind, HardenedStep.kind}
-    for message in map(hidden.message, range(4)):
+    assert csp.answer(hidden.manifest(2))
+    for message in map(hidden.message, range(1, 4)):
         assert csp.answer(replace(message, round_number=2).to_bytes())
 
 
@@ -399,7 +409,7 @@ def test_an_error_of_the_environment_does_not_end_a_round(hidden, error, kernel)
             continue
         finally:
             backend.on = False
-        if not isinstance(hidden.message(place), NonceRequest) and hidden.altered(place) != hidden.requests[place]:
+        if not isinstance(hidden.message(place), ManifestRequest) and hidden.altered(place) != hidden.requests[place]:
             with pytest.raises(OutOfTurn):
                 csp.answer(hidden.altered(place))
         assert csp.answer(hidden.requests[place])

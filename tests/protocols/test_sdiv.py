@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crowdfl.crypto.randomness import Coins
+from crowdfl.crypto.coins import Coins
 from crowdfl.errors import LengthMismatch, NothingToAverage, ProtocolError, WidthBudgetExceeded
 from crowdfl.protocols.common.sdiv import GuardReply, HardenedSdivSp, PaperSdivCsp, PaperSdivSp, SdivReply, SdivWidths
 from crowdfl.protocols.common.smul import PolynomialsReply

@@ -5,16 +5,17 @@ import dataclasses
 import numpy as np
 import pytest
 
-from crowdfl.crypto.randomness import Coins
+from crowdfl.crypto.coins import Coins
 from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey
 from crowdfl.errors import NotFinite
 from crowdfl.learning.models.learner import Update
 from crowdfl.protocols.claims import Claim, RewardEnvelope
 from crowdfl.protocols.common.paid import MaskSeed
+from crowdfl.protocols.hardened.bundles import ReaderBundle
 from crowdfl.protocols.hardened.opening import Publication
 from crowdfl.protocols.hardened.profile import HardenedSpRound
-from crowdfl.protocols.hardened.shape import ReaderBundle
 from crowdfl.protocols.messages import Limits
+from crowdfl.protocols.paper.profile import PaperBundle
 from crowdfl.protocols.profile import ParticipantKeys, SpRecord
 from crowdfl.protocols.shares.round.sp import SharesSpRound
 from tests.protocols.driving import SMALL, deal, federation, updates
@@ -47,7 +48,7 @@ def shows(thing, *secrets):
         SigningKey(SECRET),
         ParticipantKeys("p", SigningKey(SECRET), ReaderKey(SECRET)),
         RewardEnvelope(NUMBER, SECRET, SECRET),
-        Claim("task", "p", (1,), (NUMBER,), (NUMBER,), (SECRET,), b"s"),
+        Claim("task", "p", (1,), (NUMBER,), (NUMBER,), (SECRET,), (SECRET,), (), b"", 0, b"s"),
         Publication(SECRET, 1, (b"sealed",)),
     ],
     ids=lambda thing: type(thing).__name__,
@@ -77,7 +78,8 @@ def test_sides_do_not_show_their_keys(profile):
         readers = [ReaderBundle.from_bytes(b, Limits.plain()) for b in (dealing.participant, dealing.requester)]
         secrets += [reader.audience for reader in readers]
     else:
-        secrets += [dealing.sp[-64:], dealing.csp[-64:], dealing.participant[-32:], dealing.requester[-32:]]
+        dealt = (dealing.sp, dealing.csp, dealing.participant, dealing.requester)
+        secrets += [key for one in dealt for key in PaperBundle.from_bytes(one, Limits.plain()).secrets]
     for side in everyone:
         assert shows(side, *secrets) == []
         if hasattr(side, "party"):

@@ -33,7 +33,6 @@ NAN, INF = float("nan"), float("inf")
 
 BAD = {
     "total": ["secret", None],
-    "strategy": ["retry"],
     "max_participants": [0, 2, 3.0],
     "max_samples": [0, -5],
     "rounds": [0, 1.5, True],
@@ -42,7 +41,7 @@ BAD = {
     "lanes": [-1, 1.5, "all"],
     "mask_bits": [19, 257, 40.5, "40"],
     "window": [0, -1, NAN, "1h"],
-    "grace": [-1, NAN],
+    "late": [-1, NAN],
     "distance_floor": [0.0, -1.0, 1e-13, NAN, INF, "small"],
     "budget": ["a lot", 36.0, "-1"],
     "decimals": [-1, 13, 2.5, "6"],
@@ -295,12 +294,13 @@ def test_a_bad_budget_is_refused_before_the_round_begins(budget):
     assert fed.round_number == 0
 
 
-@pytest.mark.parametrize("name", ["clip", "window", "grace", "distance_floor"])
+@pytest.mark.parametrize("name", ["clip", "window", "late", "distance_floor"])
 @pytest.mark.parametrize("value", [10**400, 2**64, 1e308, float("inf"), float("nan"), -1, True, "1"])
 def test_a_number_beyond_all_use_is_refused_by_name(name, value):
     """Found by searching: an integer that no float holds, and one that NumPy takes for an object."""
     with pytest.raises(
-        SettingsError, match=rf"^`{name}` is .*; expected a number, (above|at least) 0 and at most 10\^15$"
+        SettingsError,
+        match=rf"^`{name}` is .*; expected a (number|length of time, .*), (above|at least) 0 and at most 10\^15",
     ):
         TaskSettings.of(**{name: value})
 

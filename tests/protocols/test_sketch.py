@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crowdfl.crypto.randomness import public_permutation, public_stream
+from crowdfl.crypto.public_coins import public_permutation, public_stream
 from crowdfl.errors import LengthMismatch, OutOfTurn
 from crowdfl.learning.oracle import fedavg
-from crowdfl.protocols.hardened.prirwd import NonceReply, NonceRequest, sketch
+from crowdfl.protocols.hardened.manifest import CoinsReply
+from crowdfl.protocols.hardened.prirwd import sketch
 from crowdfl.protocols.profile import width_budget
 from crowdfl.settings import TaskSettings
 from tests.protocols.driving import SMALL, Wire, converse, deal
@@ -165,13 +166,12 @@ def test_rewards_are_those_of_the_plain_sketch():
     models, samples = rng.normal(size=60) * 0.3 + rng.normal(size=(3, 60)) * 0.2, [3, 9, 10]
     for i in range(3):
         sides.sp.add_all({f"p{i}": sides.upload(models[i], samples[i], f"p{i}")})
-    converse(sides.sp.publish(final=False), sides.csp.answer)
     wire = Wire(sides.csp)
     converse(sides.sp.reward(36_000_000), wire)
     limits = sides.csp.party.limits(1)
-    closed = NonceRequest.from_bytes(wire.requests[0], limits).digest
-    nonce = NonceReply.from_bytes(wire.replies[0], limits).nonce
-    coins = hashlib.sha256(b"crowdfl sketch 1" + closed + nonce).digest()
+    closed = hashlib.sha256(b"crowdfl hardened manifest 1" + wire.requests[0]).digest()
+    nonce = CoinsReply.from_bytes(wire.replies[0], limits).nonce
+    coins = hashlib.sha256(b"crowdfl sketch 2" + closed + nonce).digest()
 
     encoded = [shape.budget.encoding.encode(model).values for model in models]
     lanes = [lanes_of(w, shape.seed, coins, shape.budget.slots, shape.budget.buckets) / 1000 for w in encoded]
@@ -189,25 +189,21 @@ def test_a_sketch_of_everything_is_exact():
     assert sketch(upload, bytes(32), sides.sp._shape.budget, sides.sp.party) is upload
 
 
-def nonce_request(number, digest=bytes(range(32))):
-    """What closes the uploads of a round."""
-    return NonceRequest(number, 36_000_000, ("p0", "p1", "p2"), digest).to_bytes()
-
-
 def test_the_coins_are_drawn_after_the_uploads_are_closed():
     """CSP gives one nonce for one set of uploads, and refuses another set in the same round; every round has its own."""
     sides = small_task(lanes=12, parameters=60)
-    first = sides.csp.answer(nonce_request(1))
-    assert sides.csp.answer(nonce_request(1)) == first
-    assert sides.csp.answer(nonce_request(2)) != first
+    request = sides.manifest(1, 36_000_000)
+    first = sides.csp.answer(request)
+    assert sides.csp.answer(request) == first
     with pytest.raises(OutOfTurn, match="other contents"):
-        sides.csp.answer(nonce_request(1, bytes(32)))
+        sides.csp.answer(sides.manifest(1, 36_000_000, bytes(32)))
+    assert sides.csp.answer(sides.manifest(2, 36_000_000)) != first
 
 
 @pytest.mark.parametrize("digest", [b"", bytes(range(31)), bytes(33)])
 def test_the_digest_that_closes_a_round_has_one_length(digest):
     """A prefix of it is another digest, and is refused."""
-    csp = small_task(lanes=12, parameters=60).csp
+    sides = small_task(lanes=12, parameters=60)
     with pytest.raises(LengthMismatch, match="where 32 are expected"):
-        csp.answer(nonce_request(1, digest))
-    assert csp.answer(nonce_request(1))
+        sides.csp.answer(sides.manifest(1, 36_000_000, digest))
+    assert sides.csp.answer(sides.manifest(1, 36_000_000))

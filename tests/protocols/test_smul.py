@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crowdfl.crypto.blocks import to_ints
-from crowdfl.crypto.randomness import Coins
+from crowdfl.crypto.coins import Coins
 from crowdfl.errors import LengthMismatch, ProtocolError
 from crowdfl.protocols.common.smul import (
     PaperSmulCsp,

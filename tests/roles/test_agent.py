@@ -52,6 +52,8 @@ class Person:
     has_left: bool = False
     state: str = "running"
     come_back: float = 0.0
+    has_claims: bool = False
+    awaits_rewards: bool = False
     looks: list = field(default_factory=list)
     steps: list = field(default_factory=list)
     stocks: list = field(default_factory=list)
@@ -205,6 +207,14 @@ def test_a_claim_waits_for_the_end_of_the_task():
     assert waits == [1.0, 1.5, 1.5]
 
 
+def test_what_is_earned_is_claimed_while_the_task_runs_and_a_refusal_stops_nothing():
+    person = Person(steps=[True, True], claims=[7, ClaimRefused("not now"), NotReady("not yet")], has_claims=True)
+    agent, _ = agent_of(person)
+    agent.take_part(DEFINITION, Trainer(), "invitation")
+    assert [call for call in person.calls if call in ("step", "claim")] == ["step", "claim"] * 3 + ["claim"]
+    assert person.events == [("not paid", {"why": "not now"})]
+
+
 @pytest.mark.parametrize("refusal", [ClaimRefused("not yours"), TooLate("too late")])
 def test_a_refused_claim_is_told_and_not_repeated(refusal):
     person = Person(claims=[refusal])
@@ -238,7 +248,7 @@ def test_an_agent_takes_part_from_joining_to_being_paid(tmp_path):
     assert [what for what, _ in said] == [
         "joined",
         *("trained", "uploaded", "read", "rewarded"),
-        *("trained", "uploaded", "rewarded"),
-        "paid",
+        *("trained", "uploaded", "claimed"),
+        *("rewarded", "claimed"),
     ]
     assert person.claim() == sum(person.rewards().values()) > 0

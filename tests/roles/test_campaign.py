@@ -14,6 +14,7 @@ from crowdfl.errors import (
     NotReady,
     ServiceUnavailable,
     TaskNotRunning,
+    TooLate,
     UnknownParticipant,
 )
 from crowdfl.learning.models.forms import from_safetensors
@@ -23,7 +24,8 @@ from crowdfl.roles.participant.enrolment import enrol
 from crowdfl.roles.records import TaskState
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, earned_account
 from crowdfl.settings import TaskSettings
-from crowdfl.storage.blobs import FileBlobs, SealedBlobs
+from crowdfl.storage.blobs import FileBlobs
+from crowdfl.storage.sealed_blobs import SealedBlobs
 from tests.hosts import BUDGET, HARDENED, Desk, raising
 
 
@@ -45,7 +47,7 @@ def desk(tmp_path):
 
 
 def state_of(desk: Desk, number: int) -> str:
-    return {entry["number"]: entry["state"] for entry in desk.sp.status(desk.task)["rounds"]}[number]
+    return {entry["number"]: entry["state"] for entry in desk.sp.tasks.status(desk.task)["rounds"]}[number]
 
 
 def test_a_campaign_delivers_the_model_and_pays_everyone(desk):
@@ -74,8 +76,9 @@ def test_a_campaign_delivers_the_model_and_pays_everyone(desk):
 def test_a_campaign_with_sealed_keys_survives_restarts(tmp_path, monkeypatch):
     """Every role's key folder under a passphrase: nothing else changes."""
 
-    def opened(folder):
-        return SealedBlobs(FileBlobs(folder), "a phrase", 8) if folder.name == "keys" else FileBlobs(folder)
+    def opened(folder, **how):
+        blobs = FileBlobs(folder, **how)
+        return SealedBlobs(blobs, "a phrase", 8) if folder.name == "keys" else blobs
 
     monkeypatch.setattr("crowdfl.simulation.disks.FileBlobs", opened)
     desk = Desk(tmp_path)
@@ -101,17 +104,17 @@ def test_the_requester_never_sees_what_one_participant_earned(tmp_path):
     claimed = [person.claim() for person in desk.crowd[:3]]
     assert desk.requester.report(desk.task) == before
     assert (before["offered"], before["earned"]) == (2 * BUDGET, None)
-    desk.later(1000)
+    desk.after_claims()
     after = desk.requester.report(desk.task)
     assert after["earned"] == sum(claimed) == 2 * BUDGET - after["returned"]
     assert [m["amount"] for m in after["movements"] if m["name"].startswith("pay")] == [sum(claimed)]
     assert not set(claimed) & {movement["amount"] for movement in after["movements"]}
-    assert set(desk.sp.statement(desk.task).balances().values()) <= {0, sum(claimed), -sum(claimed)}
+    assert set(desk.sp.tasks.statement(desk.task).balances().values()) <= {0, sum(claimed), -sum(claimed)}
 
 
 def test_a_short_key_is_shown_with_a_warning(tmp_path):
     desk = Desk(tmp_path, **HARDENED)
-    status = desk.sp.status(desk.task)
+    status = desk.sp.tasks.status(desk.task)
     assert (status["key"], status["insecure"]) == ("960 bits, INSECURE TEST KEY", True)
     assert TaskSettings(profile="hardened").key == "2048 bits"
 
@@ -121,16 +124,16 @@ def test_a_round_opens_only_with_its_budget_in_escrow(tmp_path):
     desk.invite(3)
     desk.requester.fund(desk.task, BUDGET - 1, "first")
     desk.run()
-    assert desk.sp.status(desk.task)["rounds"] == []
+    assert desk.sp.tasks.status(desk.task)["rounds"] == []
     desk.requester.fund(desk.task, 1, "second")
     desk.run()
     assert state_of(desk, 1) == "open"
     assert desk.ledger.balance(ESCROW) == 0
 
 
-def test_retransmit_takes_a_late_upload_until_the_grace_ends(tmp_path):
-    """The late one is averaged and marked late; after the grace the round is closed."""
-    desk = Desk.funded(tmp_path, 4, strategy="retransmit")
+def test_retransmit_takes_a_late_upload_until_late_is_over(tmp_path):
+    """The late one is averaged and marked late; after `late` the round is closed."""
+    desk = Desk.funded(tmp_path, 4, late=50.0)
     take_part(desk, {0, 1, 2})
     desk.later(120)
     assert state_of(desk, 1) == "open"
@@ -171,9 +174,15 @@ def test_an_invitation_serves_one_person(tmp_path):
     (invitation,) = desk.requester.invite(desk.task, 1, 100)
     desk.invite(1)
     for _ in range(2):
-        enrol(desk.kgc, desk.task, invitation, desk.crowd[0].keys, desk.signing.public)
+        enrol(desk.kgc, desk.sp.core.definition(desk.task), invitation, desk.crowd[0].keys, desk.signing.public)
     with pytest.raises(InvitationRefused, match="someone else"):
-        enrol(desk.kgc, desk.task, invitation, ParticipantKeys.fresh("another"), desk.signing.public)
+        enrol(
+            desk.kgc,
+            desk.sp.core.definition(desk.task),
+            invitation,
+            ParticipantKeys.fresh("another"),
+            desk.signing.public,
+        )
 
 
 def test_an_expired_or_forged_invitation_is_refused(tmp_path):
@@ -181,10 +190,10 @@ def test_an_expired_or_forged_invitation_is_refused(tmp_path):
     (invitation,) = desk.requester.invite(desk.task, 1, 100)
     desk.clock.time += 101
     with pytest.raises(InvitationRefused, match="expired"):
-        enrol(desk.kgc, desk.task, invitation, ParticipantKeys.fresh(""), desk.signing.public)
+        enrol(desk.kgc, desk.sp.core.definition(desk.task), invitation, ParticipantKeys.fresh(""), desk.signing.public)
     forged = invitation.replace('"expires":', '"expires":9')
     with pytest.raises(Exception, match="signature"):
-        enrol(desk.kgc, desk.task, forged, ParticipantKeys.fresh(""), desk.signing.public)
+        enrol(desk.kgc, desk.sp.core.definition(desk.task), forged, ParticipantKeys.fresh(""), desk.signing.public)
 
 
 def test_cancelling_aborts_the_open_round_and_refunds(desk):
@@ -218,7 +227,7 @@ def test_a_pause_takes_nothing_from_a_round(desk):
     desk.later(39)
     assert state_of(desk, 1) == "open"
     desk.later(2)
-    assert (state_of(desk, 1), desk.sp.status(desk.task)["rounds"][0]["uploads"]) == ("rewarded", 3)
+    assert (state_of(desk, 1), desk.sp.tasks.status(desk.task)["rounds"][0]["uploads"]) == ("rewarded", 3)
 
 
 def test_a_pause_that_ends_in_a_cancel_costs_a_closed_round_nothing(desk, monkeypatch):
@@ -270,11 +279,11 @@ def test_money_is_not_paid_in_or_out_once_all_is_settled(desk, monkeypatch):
 
     def slowly(task, request, _longest):
         found = answer(task, request)
-        desk.later(1000)
+        desk.after_claims()
         return found
 
     monkeypatch.setattr(desk.csp, "answer", slowly)
-    with pytest.raises(NotReady, match="before their deadline"):
+    with pytest.raises(TooLate, match="books of this task are closed"):
         desk.crowd[0].claim()
     assert desk.requester.report(desk.task)["returned"] == 2 * BUDGET
     with pytest.raises(TaskNotRunning):
@@ -284,7 +293,7 @@ def test_money_is_not_paid_in_or_out_once_all_is_settled(desk, monkeypatch):
 def test_an_order_of_someone_else_is_refused(desk):
     """Only the requester's signature moves a task, and only by known actions."""
     with pytest.raises(Exception, match="signature"):
-        desk.sp.order(desk.task, Order(desk.task, "cancel", 1.0).sign(desk.crowd[0].keys.signing))
+        desk.sp.tasks.order(desk.task, Order(desk.task, "cancel", 1.0).sign(desk.crowd[0].keys.signing))
     with pytest.raises(DocumentError, match="pause"):
         desk.requester.order(desk.task, "explode")
 
@@ -293,7 +302,7 @@ def test_an_order_that_was_overtaken_is_out_of_date(desk):
     """A delayed "pause" does not undo the "resume" that was signed after it; the same order again is fine."""
 
     def order(action, at):
-        desk.sp.order(desk.task, Order(desk.task, action, at).sign(desk.requester.signing))
+        desk.sp.tasks.order(desk.task, Order(desk.task, action, at).sign(desk.requester.signing))
 
     order("pause", 1.0)
     order("resume", 2.0)
@@ -303,23 +312,24 @@ def test_an_order_that_was_overtaken_is_out_of_date(desk):
     assert desk.state == "running"
     later = json.dumps({"task": desk.task, "action": "pause", "at": "later"})
     with pytest.raises(DocumentError, match="wrong field: at"):
-        desk.sp.order(desk.task, Envelope.sign(Order.kind, later, desk.requester.signing).text)
+        desk.sp.tasks.order(desk.task, Envelope.sign(Order.kind, later, desk.requester.signing).text)
 
 
-def test_claims_wait_for_the_end_and_are_paid_once(desk):
-    """Before the end: not there yet. After: once, and a second claim is refused."""
-    take_part(desk)
-    desk.run()
+def test_rounds_are_claimed_as_they_are_rewarded_and_paid_once(desk):
+    """Before the first one: not there yet. The same claim again is the same payment, and a forged one is refused."""
     take_part(desk)
     with pytest.raises(NotReady):
         desk.crowd[0].claim()
     desk.run()
     take_part(desk)
+    assert desk.crowd[0].claim() == desk.crowd[0].rewards()[1]
+    desk.run()
+    take_part(desk)
     paid = desk.crowd[0].claim()
     assert desk.crowd[0].claim() == paid
-    assert desk.sp.claim(desk.task, desk.crowd[0].blobs.get("claim")).amount == paid
+    assert desk.sp.claims.pay(desk.task, desk.crowd[0].blobs.get("claim")).amount == paid
     with pytest.raises(CrowdFLError):
-        desk.sp.claim(desk.task, desk.crowd[0].side.claim()[:-64] + bytes(64))
+        desk.sp.claims.pay(desk.task, desk.crowd[0].side.claim()[:-64] + bytes(64))
     assert Decimal(paid) == desk.ledger.balance(f"participant {desk.crowd[0].keys.who}")
 
 
@@ -338,13 +348,13 @@ def test_who_left_uploads_nothing_until_it_joins_again(desk):
     assert not person.step(trainer(3))
     assert person.state == "left"
     with pytest.raises(Forbidden, match="has left"):
-        desk.sp.upload(desk.task, 1, person.keys.who, upload)
+        desk.sp.uploads.one(desk.task, 1, person.keys.who, upload)
     take_part(desk, {0, 1})
     person.join("")
     take_part(desk)
     desk.run()
-    assert desk.sp.status(desk.task)["enrolled"] == 4
-    assert desk.sp.status(desk.task)["rounds"][0]["uploads"] == 4
+    assert desk.sp.tasks.status(desk.task)["enrolled"] == 4
+    assert desk.sp.tasks.status(desk.task)["rounds"][0]["uploads"] == 4
 
 
 def test_who_left_with_an_unsent_upload_still_gets_its_money(desk):
@@ -371,13 +381,13 @@ def test_who_left_with_an_unsent_upload_still_gets_its_money(desk):
 def test_leaving_survives_a_crash(desk):
     """It is noted before SP is told, and SP is told again until it knows."""
     person = desk.crowd[0]
-    told = desk.sp.leave
-    desk.sp.leave = raising(ServiceUnavailable("gone"))
+    told = desk.sp.people.leave
+    desk.sp.people.leave = raising(ServiceUnavailable("gone"))
     with pytest.raises(ServiceUnavailable):
         person.leave()
-    desk.sp.leave = told
+    desk.sp.people.leave = told
     assert not person.step(trainer(0))
-    assert desk.sp.status(desk.task)["enrolled"] == 3
+    assert desk.sp.tasks.status(desk.task)["enrolled"] == 3
 
 
 def test_a_repeat_is_welcome_from_one_who_has_left(desk):
@@ -385,7 +395,7 @@ def test_a_repeat_is_welcome_from_one_who_has_left(desk):
     take_part(desk, {0})
     desk.crowd[0].leave()
     sent = desk.crowd[0].blobs.get("rounds/1/upload")
-    assert desk.sp.upload(desk.task, 1, desk.crowd[0].keys.who, sent).who == desk.crowd[0].keys.who
+    assert desk.sp.uploads.one(desk.task, 1, desk.crowd[0].keys.who, sent).who == desk.crowd[0].keys.who
 
 
 def test_strangers_get_nothing(desk):

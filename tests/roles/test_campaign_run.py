@@ -30,7 +30,7 @@ class Crowd:
 
     def invite(self, task, count):
         assert task == self.desk.task
-        running = self.desk.sp.status(task)["state"] == "running"
+        running = self.desk.sp.tasks.status(task)["state"] == "running"
         self.desk.invite(count if self.joins and running else 0)
         return "a folder"
 
@@ -49,7 +49,7 @@ class Crowd:
 
     def cancel(self, _seconds):
         """The requester changes its mind, and time passes."""
-        if self.desk.sp.status(self.desk.task)["state"] == "running":
+        if self.desk.sp.tasks.status(self.desk.task)["state"] == "running":
             self.desk.requester.order(self.desk.task, "cancel")
         self.desk.later(100.0)
 
@@ -59,10 +59,10 @@ def test_a_campaign_runs_from_the_task_to_the_model_and_the_bill(tmp_path):
     crowd = Crowd(tmp_path)
     facts = crowd.run(crowd.take_part)
     assert list(facts) == ["created", "invited", "funded", "fetched", "report"]
-    definition = crowd.desk.sp.definition(crowd.desk.task)
+    definition = crowd.desk.sp.core.definition(crowd.desk.task)
     assert facts["created"] == {"task": crowd.desk.task, "parameters": 8, "dealt": dealt_words(definition)}
     assert facts["invited"] == {"people": PEOPLE, "folder": "a folder"}
-    assert facts["funded"] == {"amount": "72", "deposit": "all-rounds"}
+    assert facts["funded"] == {"amount": "72", "currency": "EUR", "deposit": "all-rounds"}
     assert facts["fetched"] == {"model": "a file"}
     bill = facts["report"]
     assert bill["paid_in"] == bill["earned"] + bill["returned"] == 72_000_000

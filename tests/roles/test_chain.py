@@ -204,7 +204,7 @@ def test_a_file_of_who_was_left_out_with_anything_but_codes_is_refused(desk, wro
 
 
 def not_in_it(read):
-    return lambda *args: replace(read(*args), standing=Reason.BROKEN_SEAL)
+    return lambda *args: replace(read(*args), standing=Reason.NOT_PASSED_ON)
 
 
 @pytest.mark.parametrize("shown", [True, False])

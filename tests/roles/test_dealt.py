@@ -5,11 +5,11 @@ import pytest
 from crowdfl.errors import DealtMaterialDamaged, Forbidden, NotReady, RoundsExhausted, TaskEnded
 from crowdfl.protocols.shares.profile import SharesProfile
 from crowdfl.roles.dealt import DealtFiles, dealt_sizes, dealt_words
-from crowdfl.roles.restored import mark_restored_csp
+from crowdfl.roles.restored import end_doubtful_csp
 from crowdfl.roles.retention import CspRetention, KgcRetention
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.settings import TaskSettings
-from crowdfl.storage.blobs import MemoryBlobs
+from crowdfl.storage.memory_blobs import MemoryBlobs
 from tests.hosts import HARDENED, INITIAL_MODEL, SMALL_TASK, Desk, moved_by, small_definition
 
 TASK = {"rounds": 3}
@@ -36,7 +36,7 @@ class NoParts:
 
 
 def sp_retention(desk) -> SpRetention:
-    return SpRetention(desk.sp.store, desk.sp.ports.bundles, desk.clock, desk.sp.blobs, NoParts())
+    return SpRetention(desk.sp.store, desk.sp.ports.bundles, desk.clock, desk.sp.blobs, desk.sp.ports.guard, NoParts())
 
 
 def files_of(desk, role):
@@ -85,8 +85,8 @@ def test_kgc_deals_a_file_to_its_own_server_and_for_rounds_that_there_are(tmp_pa
 def test_a_profile_without_such_files_is_dealt_none(tmp_path):
     """And its folder of keys is as before."""
     desk = Desk(tmp_path, **HARDENED)
-    assert dealt_sizes(desk.sp.definition(desk.task)) == {}
-    assert dealt_words(desk.sp.definition(desk.task)) == ""
+    assert dealt_sizes(desk.sp.core.definition(desk.task)) == {}
+    assert dealt_words(desk.sp.core.definition(desk.task)) == ""
     assert sorted(desk.sp.ports.bundles.listing()) == [f"{desk.task}.sp"]
     with pytest.raises(NotReady):
         desk.kgc.dealt(desk.task, "sp", 1)
@@ -166,7 +166,7 @@ def test_a_lost_or_altered_file_costs_its_round_and_no_money(desk, role, damage)
 def test_what_is_dealt_is_counted_and_erased_with_the_task(desk):
     """On both servers, and what a round left to the next at SP too."""
     play_round(desk)
-    csp = CspRetention(desk.csp.store, desk.csp.bundles, desk.clock, desk.csp.blobs)
+    csp = CspRetention(desk.csp.store, desk.csp.bundles, desk.clock, desk.csp.blobs, desk.csp.guard)
     held = sp_retention(desk).held()[desk.task]
     assert (held["dealt files"], held["left-overs"]) == (2, 1)
     assert csp.held()[desk.task]["dealt files"] == 2
@@ -202,7 +202,7 @@ def test_a_task_that_ends_while_csp_fetches_leaves_nothing_there(tmp_path, monke
     class Tombstone:
         def dealt(self, _task, number):
             desk.csp.store.change_task(task, state="ended")
-            return bytes(dealt_sizes(desk.sp.definition(task))["csp"])
+            return bytes(dealt_sizes(desk.sp.core.definition(task))["csp"])
 
         def acknowledge(self, _task):
             raise AssertionError
@@ -224,7 +224,7 @@ def test_the_sweep_removes_files_of_rounds_that_are_over(desk):
 
 def test_a_restored_csp_uses_nothing_that_was_dealt(desk):
     """Its files are there again, and no step of the task is answered."""
-    mark_restored_csp(desk.csp.store)
+    end_doubtful_csp(desk.csp.store)
     play_round(desk)
     assert desk.sp.store.round(desk.task, 1).state == "aborted"
 
@@ -241,14 +241,14 @@ def test_creating_a_task_again_fetches_nothing_that_was_burnt(desk, dealt):
 
 def test_the_words_name_every_server_and_both_sums(desk):
     assert (
-        dealt_words(desk.sp.definition(desk.task))
+        dealt_words(desk.sp.core.definition(desk.task))
         == "SP 32.3 kB a round, 96.9 kB in all; CSP 95.2 kB a round, 0.3 MB in all"
     )
 
 
 def test_a_file_is_bound_to_its_task_role_and_round(desk):
     """One that was copied elsewhere is not used."""
-    definition, bundles = desk.sp.definition(desk.task), MemoryBlobs()
+    definition, bundles = desk.sp.core.definition(desk.task), MemoryBlobs()
     kept = desk.sp.ports.bundles.get(f"{desk.task}.dealt.1")
     bundles.put(f"{desk.task}.dealt.1", kept)
     bundles.put(f"{desk.task}.dealt.2", kept)

@@ -21,7 +21,7 @@ KEY = SigningKey.fresh()
 
 
 def definition(**settings) -> Definition:
-    return replace(small_definition(TaskSettings(**settings)), requester=KEY.public)
+    return replace(small_definition(TaskSettings(**settings)), requester=KEY.public).dated(1000.0)
 
 
 def opened(body: dict) -> Definition:

@@ -62,7 +62,7 @@ def test_an_upload_of_somebody_else_is_refused_by_name(tmp_path):
     other.encrypt(1, *moved_by(0.5)(other.model(), {}, 1))
     upload = other.blobs.get("rounds/1/upload")
     with pytest.raises(NotDrawn, match="you may be drawn later"):
-        desk.sp.upload(desk.task, 1, other.keys.who, upload)
+        desk.sp.uploads.one(desk.task, 1, other.keys.who, upload)
     assert desk.sp.store.uploads(desk.task, 1) == []
     events = heard(other)
     assert other.send(1)
@@ -74,7 +74,7 @@ def test_who_comes_later_fills_a_round_that_was_drawn_of_fewer(tmp_path):
     assert len(drawn(desk, 1)) == 3
     fourth, fifth = desk.invite(2)[-2:]
     assert drawn(desk, 1) == {person.keys.who for person in desk.crowd} - {fifth.keys.who}
-    assert desk.sp.is_drawn(desk.task, 1, fourth.keys.who)
+    assert desk.sp.uploads.is_drawn(desk.task, 1, fourth.keys.who)
     assert desk.sp.store.turnout(desk.task, 1) == (0, 4)
 
 
@@ -92,7 +92,7 @@ def test_others_are_drawn_for_who_stays_away_and_all_may_send_until_the_round_is
     desk.run()
     more = drawn(desk, 1) - first
     assert (len(more), first < drawn(desk, 1), desk.sp.store.turnout(desk.task, 1)) == (3, True, (1, 6))
-    assert waits_for(desk.requester.definition(desk.task), desk.sp.status(desk.task), {}) == [
+    assert waits_for(desk.requester.definition(desk.task), desk.sp.tasks.status(desk.task), {}) == [
         "uploads to round 1: 1 of 4 have come"
     ]
     added = [person for person in desk.crowd if person.keys.who in more]
@@ -103,7 +103,7 @@ def test_others_are_drawn_for_who_stays_away_and_all_may_send_until_the_round_is
     (late,), last = [person for person in added if person not in added[:2]], heard(inside[2])
     late.encrypt(1, *unchanged(late.model(), {}, 1))
     with pytest.raises(RoundNotOpen, match="all the uploads that it takes"):
-        desk.sp.upload(desk.task, 1, late.keys.who, late.blobs.get("rounds/1/upload"))
+        desk.sp.uploads.one(desk.task, 1, late.keys.who, late.blobs.get("rounds/1/upload"))
     inside[2].step(unchanged)
     assert [what for what, _ in last] == ["trained", "refused"]
     desk.run()
@@ -143,7 +143,7 @@ def test_nobody_waits_for_one_who_was_drawn_and_has_left(tmp_path):
 
 
 def test_nobody_is_drawn_who_would_come_late():
-    settings = TaskSettings.of(**DRAWN, window=100.0, grace=50.0, strategy="retransmit")
+    settings = TaskSettings.of(**DRAWN, window=100.0, late=50.0)
     found = {
         now: Round(1, 0.0).decide(settings, now, uploads=3, enrolled=4).redrawn for now in (49.0, 50.0, 99.0, 101.0)
     }

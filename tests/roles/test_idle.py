@@ -10,7 +10,7 @@ from sqlalchemy.engine import Engine
 from tests.hosts import Desk
 
 READS = 6  # statements of one task at one look, beginnings and ends of transactions apart
-MOST = 300  # statements of a rewarded round of three people, on all roles' databases
+MOST = 350  # statements of a rewarded round of three people, on all roles' databases
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """What a service grants a new task: named limits, and tasks that are there already go on."""
 
 import hashlib
+import re
 from dataclasses import replace
 
 import pytest
@@ -13,10 +14,10 @@ from crowdfl.roles.limits import SpQuotas, TaskBounds
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.host import Host
-from crowdfl.storage.blobs import MemoryBlobs
+from crowdfl.storage.memory_blobs import MemoryBlobs
 from tests.hosts import INITIAL_MODEL, SMALL_TASK, small_definition, test_tools
 
-BOUNDS = TaskBounds(rounds=10, claim_window=1000.0, days=1.0)
+BOUNDS = TaskBounds(rounds=10, claim_window=1000.0, days=61.0)
 
 
 def definition(claim_window=500.0, **settings):
@@ -25,9 +26,9 @@ def definition(claim_window=500.0, **settings):
 
 TOO_MUCH = [
     ({"rounds": 11}, "rounds", "max_rounds"),
-    ({"claim_window": 10.0**12}, "1,000,000,000,000", "max_claim_window"),
-    ({"window": 10.0**15}, "days in all", "max_task_days"),
-    ({"grace": 10.0**5}, "days in all", "max_task_days"),
+    ({"claim_window": 10.0**11}, "100,000,000,000", "max_claim_window"),
+    ({"window": 10.0**6}, "days until its last day of claims", "fewer `rounds`, a shorter `window`.*max_task_time"),
+    ({"late": 10.0**5}, "days until", "max_task_time"),
 ]
 
 
@@ -43,9 +44,18 @@ def test_a_task_that_lasts_too_long_is_refused_by_both(role, changes, what, sett
     host.create(definition(), INITIAL_MODEL)
     with pytest.raises(QuotaExceeded, match=what) as refusal:
         host.create(definition(**changes), INITIAL_MODEL)
-    assert setting in str(refusal.value)
+    assert re.search(setting, str(refusal.value))
     assert len(host.sp.store.tasks()) == 1
     assert len(host.kgc.store.tasks()) == (1 if role == "kgc" else 2)
+
+
+def test_a_task_whose_rounds_are_over_is_refused():
+    """It was defined long ago, and nobody has made its keys."""
+    host = Host(test_tools(), options=SpOptions(test_tools(), min_claim_window=0.0))
+    host.clock.time = 100 * 86400.0
+    with pytest.raises(LimitExceeded, match="last day of this task's rounds is over"):
+        host.create(definition().dated(0.0), INITIAL_MODEL)
+    assert host.kgc.store.tasks() == []
 
 
 @pytest.fixture
@@ -97,5 +107,6 @@ def post(host, initial):
     """As a requester does whose program checks nothing."""
     key = SigningKey.fresh()
     made = replace(definition(), requester=key.public, initial=hashlib.sha256(initial).hexdigest())
+    made = made.dated(host.clock.now())
     text = made.sign(key)
-    host.sp.create_task(text, host.kgc.create_task(text).appointment, initial)
+    host.sp.tasks.create(text, host.kgc.create_task(text).appointment, initial)

@@ -13,7 +13,7 @@ def told(desk: Desk, monkeypatch: pytest.MonkeyPatch, active: int, looks: int = 
     whole = desk.sp.store.status
     with monkeypatch.context() as patched:
         patched.setattr(desk.sp.store, "status", lambda task: replace(whole(task), active=active))
-        return [desk.sp.status(desk.task)["come_back"] for _ in range(looks)]
+        return [desk.sp.tasks.status(desk.task)["come_back"] for _ in range(looks)]
 
 
 @pytest.mark.parametrize(("active", "least", "most"), [(3, 0.0, 0.1), (1_000, 10.0, 20.0), (100_000, 25.0, 50.0)])
@@ -29,7 +29,7 @@ def test_a_phone_comes_back_when_the_next_round_opens(tmp_path, monkeypatch):
     desk.play()
     assert desk.sp.store.round(desk.task, 1).state == "rewarded"
     desk.clock.time += 86_400 - 600
-    assert desk.sp.status(desk.task)["next_round"] is not None
+    assert desk.sp.tasks.status(desk.task)["next_round"] is not None
     assert all(500.0 < seconds <= 651.0 for seconds in told(desk, monkeypatch, 100_000))
 
 
@@ -54,5 +54,5 @@ def test_an_agent_waits_as_long_as_it_is_told(tmp_path, monkeypatch, says, waits
 
     agent = Agent(person, sleep, jitter=lambda _low, high: high)
     with pytest.raises(Enough):
-        agent.take_part(desk.sp.definition(desk.task), Trainer(), "")
+        agent.take_part(desk.sp.core.definition(desk.task), Trainer(), "")
     assert slept == [max(waits, 1.0)]

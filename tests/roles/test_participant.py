@@ -33,7 +33,7 @@ class Signing:
         self._desk, self._key, self._change = desk, key, change
 
     def send(self, task, number, keys, upload):
-        entry = self._desk.sp.upload(task, number, keys.who, upload)
+        entry = self._desk.sp.uploads.one(task, number, keys.who, upload)
         receipt = Receipt(task, number, entry.who, entry.digest, entry.late)
         return replace(receipt, **self._change).sign(self._key)
 
@@ -145,7 +145,7 @@ def test_an_upload_to_a_task_that_was_cancelled_is_told(desk):
 
 def test_one_who_was_away_for_several_rounds_comes_back(tmp_path):
     """It reads what it missed and takes part in the round that is open."""
-    desk = Desk.funded(tmp_path, 4, rounds=4, window=10.0, strategy="discard")
+    desk = Desk.funded(tmp_path, 4, rounds=4, window=10.0)
     away = desk.crowd[3]
     for _ in range(2):
         desk.run()
@@ -164,7 +164,7 @@ def nothing(arrays, _settings, _number):
 
 def test_without_samples_no_upload_leaves_the_phone(tmp_path):
     """It would hide nobody. The participant is told once, stays in the task, and takes part again in the next round."""
-    desk = Desk.funded(tmp_path, 4, window=10.0, strategy="discard")
+    desk = Desk.funded(tmp_path, 4, window=10.0)
     person, said, trained = desk.crowd[3], [], []
     person.on_event = lambda what, details: said.append((what, details["round"]))
     assert person.step(lambda *args: trained.append(1) or nothing(*args)) is True
@@ -175,7 +175,7 @@ def test_without_samples_no_upload_leaves_the_phone(tmp_path):
         other.step(train)
     assert len(desk.sp.store.uploads(desk.task, 1)) == 3
     desk.later(11.0)
-    assert desk.sp.status(desk.task)["enrolled"] == 4
+    assert desk.sp.tasks.status(desk.task)["enrolled"] == 4
     assert person.step(train) is True
     assert ("uploaded", 2) in said
     assert ("rewarded", 1) not in said
@@ -203,7 +203,7 @@ def test_a_participant_accepts_no_crowd_below_five_by_itself(desk):
     with pytest.raises(TooFewParticipants, match=words):
         person.join(invitation)
     assert not person.blobs.has("keys")
-    assert desk.sp.status(desk.task)["enrolled"] == 3
+    assert desk.sp.tasks.status(desk.task)["enrolled"] == 3
     person.least_participants = 3
     assert person.join(invitation) == person.keys.who
 

@@ -1,7 +1,6 @@
 """A task's plan: who can join until when, when rounds open, when they close."""
 
 import datetime
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 from crowdfl.documents.signed import Definition
 from crowdfl.documents.task_summary import plan_lines
 from crowdfl.errors import (
-    CrowdFLError,
     DocumentError,
     EnrolmentOver,
     RoundNotOpen,
@@ -20,10 +18,9 @@ from crowdfl.errors import (
 )
 from crowdfl.roles.defining import invitation_warning
 from crowdfl.roles.participant.participant import Participant
-from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.sp.uploads import PendingUpload, upload_name
 from crowdfl.roles.waiting import operator_waits_for, waits_for
-from crowdfl.settings import PlanSettings, TaskSettings
+from crowdfl.settings import PlanSettings
 from tests.hosts import Desk, small_definition, unchanged
 
 DAY = 86400.0
@@ -52,7 +49,7 @@ def test_the_first_round_waits_for_as_many_people_as_the_plan_says(tmp_path):
     desk = planned(tmp_path, 3, {"start_with": 5})
     assert desk.states() == []
     requester = desk.requester
-    waits = waits_for(requester.definition(desk.task), desk.sp.status(desk.task), requester.report(desk.task))
+    waits = waits_for(requester.definition(desk.task), desk.sp.tasks.status(desk.task), requester.report(desk.task))
     assert waits == ["2 more participants (3 of 5 have joined): invite people"]
     assert operator_waits_for(desk.sp.store, desk.sp.store.task(desk.task)) == ["2 more participants"]
     desk.invite(2)
@@ -76,7 +73,7 @@ def test_a_task_that_too_few_joined_in_time_ends_by_itself_and_returns_its_money
     assert desk.state == "running"
     desk.clock.time = 2001.0
     desk.run()
-    assert desk.sp.status(desk.task)["ended"] == {
+    assert desk.sp.tasks.status(desk.task)["ended"] == {
         "why": "cancelled",
         "by": "plan",
         "reason": "2 had joined when enrolment ended, and 3 are needed",
@@ -87,9 +84,9 @@ def test_a_task_that_too_few_joined_in_time_ends_by_itself_and_returns_its_money
 def test_nobody_joins_after_enrolment_and_the_invitation_is_not_used_up(tmp_path):
     desk = planned(tmp_path, 3, {"enrol_until": at(2000), "start_at": at(5000)})
     person, invitation = newcomer(desk)
-    assert desk.sp.status(desk.task)["enrolment"] == "open"
+    assert desk.sp.tasks.status(desk.task)["enrolment"] == "open"
     desk.clock.time = 2001.0
-    assert desk.sp.status(desk.task)["enrolment"] == "over"
+    assert desk.sp.tasks.status(desk.task)["enrolment"] == "over"
     with pytest.raises(EnrolmentOver, match="not used up"):
         person.join(invitation)
     with pytest.raises(TaskNotRunning, match="nobody is invited"):
@@ -116,7 +113,7 @@ def test_who_joined_in_time_may_come_back_later(tmp_path):
     desk.clock.time = 3000.0
     desk.crowd[0].join("")
     desk.run()
-    assert desk.sp.status(desk.task)["enrolled"] == 4
+    assert desk.sp.tasks.status(desk.task)["enrolled"] == 4
 
 
 @pytest.mark.parametrize(("full", "error"), [(True, TaskFull), (False, TaskNotRunning)])
@@ -127,7 +124,7 @@ def test_a_task_that_is_full_or_over_says_so_before_an_invitation_is_used(tmp_pa
     desk.run()
     if not full:
         desk.play(3)
-        assert desk.state == "finished"
+        assert desk.state == "settled"
     with pytest.raises(error):
         person.join(invitation)
     assert not person.blobs.has("keys")  # KGC was not asked
@@ -137,20 +134,20 @@ def test_rounds_open_at_their_pace(tmp_path):
     desk = planned(tmp_path, 3, {"every": 1000.0})
     desk.play()
     assert desk.states() == ["rewarded"]
-    assert desk.sp.status(desk.task)["next_round"] == 2000.0
+    assert desk.sp.tasks.status(desk.task)["next_round"] == 2000.0
     desk.clock.time = 1999.0
     desk.run()
     assert desk.states() == ["rewarded"]
     desk.clock.time = 2000.0
     desk.run()
     assert desk.states() == ["rewarded", "open"]
-    assert desk.sp.status(desk.task)["next_round"] is None
+    assert desk.sp.tasks.status(desk.task)["next_round"] is None
 
 
 def test_no_round_opens_before_the_plan_starts_whoever_has_joined(tmp_path):
     desk = planned(tmp_path, 5, {"start_at": at(5000)})
     assert desk.states() == []
-    assert desk.sp.status(desk.task)["next_round"] == 5000.0
+    assert desk.sp.tasks.status(desk.task)["next_round"] == 5000.0
     desk.restart()
     desk.clock.time = 5000.0
     desk.run()
@@ -159,20 +156,20 @@ def test_no_round_opens_before_the_plan_starts_whoever_has_joined(tmp_path):
 
 def test_a_daily_round_waits_for_its_time_of_day_and_a_late_one_for_the_next(tmp_path):
     """18:00 of the first of January 1970 is 64,800 s."""
-    desk = planned(tmp_path, 3, {"daily": "18:00 UTC"}, window=2 * DAY)
-    assert desk.sp.status(desk.task)["next_round"] == 64_800.0
+    desk = planned(tmp_path, 3, {"every": "day at 18:00 UTC"}, window=2 * DAY)
+    assert desk.sp.tasks.status(desk.task)["next_round"] == 64_800.0
     desk.clock.time = 64_800.0
     desk.run()
     assert desk.states() == ["open"]
     desk.clock.time += DAY + 3600  # the last upload comes an hour after the second day's time
     desk.play()
     assert desk.states() == ["rewarded"]
-    assert desk.sp.status(desk.task)["next_round"] == 64_800.0 + 2 * DAY
+    assert desk.sp.tasks.status(desk.task)["next_round"] == 64_800.0 + 2 * DAY
 
 
 def test_the_time_of_day_follows_the_clocks_of_its_zone():
     """In Berlin summer time ended on 25 October 2026."""
-    plan = PlanSettings(daily="18:00 Europe/Berlin")
+    plan = PlanSettings(every="day at 18:00 Europe/Berlin")
     saturday = datetime.datetime(2026, 10, 24, 16, tzinfo=datetime.UTC).timestamp()
     assert plan.opening(saturday, None) == saturday
     assert plan.opening(saturday + 1, None) == saturday + DAY + 3600
@@ -192,7 +189,7 @@ def test_a_round_takes_its_goal_and_who_comes_later_is_asked_in_the_next(tmp_pat
     for person in desk.crowd:
         person.encrypt(1, *unchanged(person.model(), {}, 1))
     arrivals = [PendingUpload.of(one.keys.who, one.blobs.get("rounds/1/upload")) for one in desk.crowd]
-    outcomes = desk.sp.receive_all(desk.task, 1, arrivals)
+    outcomes = desk.sp.uploads.receive(desk.task, 1, arrivals)
     assert [type(one) for one in outcomes] == [tuple] * 3 + [RoundNotOpen] * 2
     kept = [desk.sp.blobs.has(upload_name(desk.task, 1, one.digest)) for one in arrivals]
     assert kept == [True] * 3 + [False] * 2
@@ -208,82 +205,16 @@ def test_a_round_takes_its_goal_and_who_comes_later_is_asked_in_the_next(tmp_pat
     [
         ({"enrol_until": "2026-12-01"}, "offset"),
         ({"enrol_until": "2026-12-01T18:00:00"}, "offset"),
-        ({"start_at": "9999-12-31T23:00:00+00:00", "daily": "18:00"}, "offset"),
-        ({"daily": "25:00 UTC"}, "time of day"),
-        ({"daily": "18:00 Europe/Atlantis"}, "time zone"),
-        ({"daily": "18:00 ../../etc/passwd"}, "time zone"),
-        ({"every": 60, "daily": "18:00"}, "leave one of them out"),
+        ({"start_at": "9999-12-31T23:00:00+00:00", "every": "day at 18:00"}, "offset"),
+        ({"every": "day at 25:00 UTC"}, "day at 18:00 Europe/Berlin"),
+        ({"every": "day at 18:00 Europe/Atlantis"}, "day at 18:00 Europe/Berlin"),
+        ({"every": "day at 18:00 ../../etc/passwd"}, "day at 18:00 Europe/Berlin"),
         ({"starts_with": 5}, "did you mean `start_with`"),
     ],
 )
 def test_a_plan_that_cannot_be_is_refused_in_words(plan, words):
     with pytest.raises(SettingsError, match=words):
         PlanSettings(**plan)
-
-
-def test_an_upload_beyond_the_goal_is_paid_as_the_plan_says_and_the_books_balance(tmp_path):
-    """Once, in time alone, while there is money for it; what is not needed returns."""
-    plan = {"closes": "deadline", "goal": 3, "unused_pay": "0.20"}
-    desk = planned(tmp_path, 5, plan, budget="36.00", pay="equal", rounds=1)
-    cost = 36_000_000 + 2 * 200_000
-    waits = waits_for(desk.requester.definition(desk.task), desk.sp.status(desk.task), desk.requester.report(desk.task))
-    assert waits == ["money: 36.40 EUR more for the next round; no payment is announced"]
-    desk.requester.fund(desk.task, cost, "all")
-    desk.run()
-    for person in desk.crowd:
-        person.encrypt(1, *unchanged(person.model(), {}, 1))
-    arrivals = [PendingUpload.of(one.keys.who, one.blobs.get("rounds/1/upload")) for one in desk.crowd]
-    assert [one[1] for one in desk.sp.receive_all(desk.task, 1, arrivals)] == ["new"] * 3 + ["unused"] * 2
-    again = desk.sp.receive_all(desk.task, 1, arrivals)
-    assert [one[1] for one in again] == ["again"] * 3 + ["unused"] * 2
-    assert not any(desk.sp.blobs.has(upload_name(desk.task, 1, one.digest)) for one in arrivals[3:])
-    for person in desk.crowd[:3]:
-        person.send(1)
-    desk.run()
-    unused, shown = desk.crowd[3], desk.requester.report(desk.task)["movements"]
-    assert not any(unused.keys.who in json.dumps(one) for one in shown)
-    unused.blobs.put("rounds/1/unused", b"a receipt")
-    assert unused.rewards() == {1: 200_000}
-    assert (unused.claim(), desk.crowd[0].claim()) == (200_000, 12_000_000)
-    assert desk.ledger.balance(f"owed {desk.crowd[4].keys.who}") == 200_000
-    desk.clock.time += 501.0
-    desk.run()
-    assert desk.state == "settled"
-    assert desk.ledger.returned() == cost - 12_200_000
-    report = desk.requester.report(desk.task)
-    assert (report["offered"], report["earned"]) == (cost, 12_200_000)
-    assert {account: held for account, held in desk.ledger.balances().items() if held > 0} == {
-        f"participant {one.keys.who}": paid for one, paid in ((unused, 200_000), (desk.crowd[0], 12_000_000))
-    }
-
-
-@pytest.mark.parametrize("case", ["too late", "no goal reached", "left", "not drawn", "no money left"])
-def test_an_upload_that_is_refused_otherwise_earns_nothing(tmp_path, case):
-    plan = {"closes": "deadline", "goal": 3, "unused_pay": "0.20"}
-    desk = planned(tmp_path, 5, plan, budget="36.00", pay="equal", rounds=1, per_round=4 if case == "not drawn" else 5)
-    desk.requester.fund(desk.task, 36_400_000, "all")
-    desk.run()
-    drawn = [one for one in desk.crowd if desk.sp.is_drawn(desk.task, 1, one.keys.who)]
-    last = next(one for one in desk.crowd if one not in drawn) if case == "not drawn" else drawn[3]
-    for person in desk.crowd:
-        person.encrypt(1, *unchanged(person.model(), {}, 1))
-    for person in drawn[: 2 if case == "no goal reached" else 3]:
-        person.send(1)
-    if case == "left":
-        last.leave()
-    if case == "no money left":
-        desk.sp.store.post(desk.task, Ledger.owe_unused("others", 1, 400_000))
-    desk.clock.time += 101.0 if case in ("too late", "no goal reached") else 0.0
-    arrival = PendingUpload.of(last.keys.who, last.blobs.get("rounds/1/upload"))
-    (outcome,) = desk.sp.receive_all(desk.task, 1, [arrival])
-    assert isinstance(outcome, CrowdFLError) or (case == "no goal reached" and outcome[1] == "new")
-    assert desk.ledger.balance(f"owed {arrival.who}") == 0
-
-
-@pytest.mark.parametrize("plan", [{"unused_pay": "0.20"}, {"unused_pay": "0.20", "goal": 3}])
-def test_pay_for_unused_uploads_needs_a_goal_and_a_budget(tmp_path, plan):
-    with pytest.raises(SettingsError, match="set `goal` and `budget`"):
-        PlanSettings(**plan).require(TaskSettings.of(budget=None if "goal" in plan else "1.00"))
 
 
 @pytest.mark.parametrize("plan", [{"start_with": 6}, {"goal": 6}])
@@ -295,7 +226,8 @@ def test_a_plan_for_more_people_than_the_task_takes_is_refused_by_everyone(tmp_p
 
 def _signed(desk: Desk, plan: PlanSettings) -> str:
     definition = small_definition(desk.settings)
-    return replace(definition, requester=desk.requester.signing.public, plan=plan).sign(desk.requester.signing)
+    own = desk.requester.signing
+    return replace(definition, requester=own.public, plan=plan).dated(desk.clock.now()).sign(own)
 
 
 def test_who_invites_many_to_a_trial_is_warned_that_it_waits_for_nobody(tmp_path):
@@ -306,10 +238,12 @@ def test_who_invites_many_to_a_trial_is_warned_that_it_waits_for_nobody(tmp_path
 
 def test_the_plan_is_told_in_the_order_in_which_things_happen(tmp_path):
     desk = Desk(
-        tmp_path, {"enrol_until": at(2000), "start_with": 4, "daily": "18:00 Europe/Berlin", "closes": "deadline"}
+        tmp_path,
+        {"enrol_until": at(2000), "start_with": 4, "every": "day at 18:00 Europe/Berlin", "closes": "deadline"},
     )
     assert plan_lines(desk.requester.definition(desk.task)) == [
         "Joining: until 1970-01-01T00:33:20+00:00, at most 5 people",
         "First round: once 4 people have joined, or enrolment is over",
         "Rounds: 2, at 18:00 Europe/Berlin; each takes uploads for 100 s",
+        "The last round is over by 1970-02-02 17:03 UTC",
     ]

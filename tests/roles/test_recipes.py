@@ -2,8 +2,9 @@
 
 import pytest
 
+from crowdfl.learning.plain_rounds import plain_rounds
 from crowdfl.learning.recipe import Recipe
-from crowdfl.learning.training import LocalTrainer, plain_rounds
+from crowdfl.learning.training import LocalTrainer
 from crowdfl.roles.defining import defined
 from crowdfl.simulation.host import Host
 from tests.hosts import test_tools as tools_for_tests
@@ -11,7 +12,7 @@ from tests.hosts import test_tools as tools_for_tests
 pytestmark = pytest.mark.second
 
 PEOPLE = ("synthetic:1", "synthetic:2", "synthetic:3")
-SETTINGS = {"profile": "shares", "lanes": 256, "max_participants": 3, "max_samples": 1000, "rounds": 2}
+TABLES = {"settings": {"max_participants": 3, "max_samples": 1000, "rounds": 2}, "shares": {"lanes": 256}}
 PACES = {"labels": ["slow", "middling", "fast"], "channels": 3, "epochs": 2}
 PACE = {"labels": ["pace"], "target": "value", "channels": 3, "epochs": 2, "rate": 0.02}
 OWN = "tests.learning.own_learners:Bare"
@@ -34,7 +35,7 @@ LOSS = "tests.learning.own_losses:half"
 )
 def test_a_campaign_is_the_same_rounds_in_the_clear(training, code):
     """To the decimals that are kept; and everyone is told the scores of the first average."""
-    task = {"purpose": "p", "terms": "t", "readers": "r", "claim_window": 60.0, "settings": SETTINGS}
+    task = {"purpose": "p", "terms": "t", "readers": "r", **TABLES}
     definition, initial = defined("task", task | {"training": training}, **code)
     host, told = Host(tools_for_tests()), []
     name = host.create(definition, initial)

@@ -7,7 +7,9 @@ import pytest
 import structlog.testing
 
 from crowdfl.errors import NotReady, ProtocolError, RoundEnded, ServiceUnavailable
+from crowdfl.protocols.messages import Message
 from crowdfl.protocols.shares.round.csp import CspRound
+from crowdfl.protocols.shares.round.manifest import StepRequest
 from crowdfl.services.background.workers import FailureBackoff
 from tests.hosts import Desk, raising
 
@@ -32,7 +34,7 @@ def ended_round(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_round_that_csp_has_ended_is_given_up_at_once(desk: Desk, monkeypatch):
     """Nothing is retried, its money is back in escrow, nobody gets its average, and the next round opens."""
     ended_round(desk, monkeypatch)
-    status = desk.sp.status(desk.task)
+    status = desk.sp.tasks.status(desk.task)
     assert [entry["state"] for entry in status["rounds"]] == ["aborted", "open"]
     assert desk.ledger.balance("round 1") == 0
     for who in (None, desk.crowd[0].keys.who):
@@ -49,9 +51,10 @@ def test_a_round_that_has_ended_stays_so_after_a_restart(desk: Desk, monkeypatch
     )
     ended_round(desk, monkeypatch)
     desk.restart()
+    steps = [request for request in asked if Message.kind_of(request) == StepRequest.kind]
     with pytest.raises(RoundEnded, match="round 1"):
-        desk.csp.answer(desk.task, asked[-1])
-    assert desk.csp.answer(desk.task, asked[0])  # what was answered before is answered the same
+        desk.csp.answer(desk.task, steps[-1])
+    assert desk.csp.answer(desk.task, steps[0])  # what was answered before is answered the same
 
 
 def test_a_model_that_cannot_be_delivered_keeps_no_money(desk: Desk, monkeypatch: pytest.MonkeyPatch):

@@ -63,14 +63,14 @@ def test_sums_over_rounds_outlive_every_process_and_pay_goes_to_those_who_are_in
 def test_a_round_waits_for_its_reference_and_is_given_up_at_its_end(desk: Desk) -> None:
     desk.upload(train=moved_by(0.5))
     desk.run()
-    (entry,) = desk.sp.status(desk.task)["rounds"]
+    (entry,) = desk.sp.tasks.status(desk.task)["rounds"]
     assert (entry["state"], entry["uploads"], entry["reference"]) == ("open", 6, False)
-    desk.clock.time += desk.settings.window + desk.settings.grace + 1
+    desk.clock.time += desk.settings.window + desk.settings.late + 1
     with pytest.raises(Exception, match="takes no more uploads"):
         desk.requester.refer(desk.task, 1, moved_by(0.4))
     desk.run()
     assert desk.states()[0] == "aborted"
-    assert desk.sp.status(desk.task)["rounds"][0]["unused"]
+    assert desk.sp.tasks.status(desk.task)["rounds"][0]["unused"]
     desk.requester.refer(desk.task, 2, moved_by(0.4))
     desk.play(2, moved_by(0.5))
     assert desk.states()[1] == "rewarded"
@@ -84,16 +84,16 @@ def test_the_first_reference_of_a_round_stands_and_others_are_refused(desk: Desk
     requester.refer(task, 1, moved_by(0.4))
     first = requester.blobs.get(f"{task}/rounds/1/reference")
     requester.refer(task, 1, moved_by(0.7))  # what was made before is sent again
-    other = desk.crowd[0].side.encrypt_update(desk.sp.definition(task).shape.flat(desk.initial), 1, 1)
+    other = desk.crowd[0].side.encrypt_update(desk.sp.core.definition(task).shape.flat(desk.initial), 1, 1)
     requester.blobs.delete(f"{task}/rounds/1/reference")
     for wrong, error in ((other, BadSignature), (b"", FormatError)):
         with pytest.raises(error):
-            desk.sp.reference(task, 1, wrong)
+            desk.sp.uploads.reference(task, 1, wrong)
     with pytest.raises(Conflict):
         requester.refer(task, 1, moved_by(0.7))
     desk.play(1, moved_by(0.5))
     with pytest.raises(RoundNotOpen):
-        desk.sp.reference(task, 1, first)
+        desk.sp.uploads.reference(task, 1, first)
 
 
 def test_a_reference_whose_file_is_altered_costs_its_round_alone(desk: Desk) -> None:

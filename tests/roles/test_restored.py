@@ -3,21 +3,42 @@
 import contextlib
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from crowdfl.errors import AlreadyPaid, MasksDoNotFit, NotReady, OutOfTurn, RoundEnded, SettingsError, TooLate
+from crowdfl.errors import (
+    EnrolmentOver,
+    MasksDoNotFit,
+    NotReady,
+    RolledBack,
+    SettingsError,
+    TaskFull,
+    TooLate,
+    WrongAmount,
+)
+from crowdfl.protocols.claims import Claim
+from crowdfl.protocols.hardened.record import RecordRequest
+from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.profile import SpRecord
+from crowdfl.protocols.shares.round.ends import EndRequest
 from crowdfl.roles.csp import Csp
+from crowdfl.roles.guard import Guard
 from crowdfl.roles.ports import KgcPeer
-from crowdfl.roles.records import PaymentState, RoundState, StoredPayment, StoredTask, payment_key
-from crowdfl.roles.restored import forgotten_payments, mark_restored_csp, mark_restored_sp, reconcile
+from crowdfl.roles.records import PaymentState, RoundState, StoredPayment, StoredTask
+from crowdfl.roles.restored import (
+    end_doubtful_csp,
+    end_doubtful_sp,
+    forgotten_payments,
+    mark_restored_sp,
+    reconcile,
+)
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.money import resolve_payment
-from crowdfl.storage.backup import copy_database
+from crowdfl.storage.database_copy import copy_database
 from tests.attacks.cheating import honest_uploads
 from tests.hosts import BUDGET, HARDENED, Desk, FileDisk, heard, raising, test_tools
 
@@ -59,11 +80,17 @@ class Backup:
         store = desk.disk.store(self._role)
         if self._role == "sp":
             mark_restored_sp(store, desk.clock.now())
-        else:
-            mark_restored_csp(store)
+        give_up_notes(desk, self._role)
         desk.restart()
         if self._role == "sp" and reconciled:
             reconcile(desk.sp.ports, desk.task, returned=0)
+
+
+def give_up_notes(desk: Desk, role: str) -> None:
+    """A guard in the role's own folder is lost with it."""
+    store = desk.disk.store(role)
+    end = partial(end_doubtful_sp, store, desk.clock.now()) if role == "sp" else partial(end_doubtful_csp, store)
+    Guard(desk.disk.blobs(f"{role}/guard"), store, role).renew(end)
 
 
 def play(desk: Desk) -> None:
@@ -102,6 +129,7 @@ def test_where_models_follow_from_each_other_a_restored_sp_ends_the_task(desk: D
     person.step(train)
     backup.restore()
     said = heard(person)
+    desk.run()  # SP asks CSP what it has shown of the round
     assert person.step(lambda *_: pytest.fail("for no round")) is True
     assert [what for what, _ in said] == ["restored", "given up"]
     desk.later(1000.0)
@@ -131,7 +159,7 @@ def test_an_open_round_gives_phones_a_whole_window_after_the_restore(keyed: Desk
     keyed.clock.time += 10 * keyed.settings.window
     backup.restore()
     keyed.run()
-    (entry,) = keyed.sp.status(keyed.task)["rounds"]
+    (entry,) = keyed.sp.tasks.status(keyed.task)["rounds"]
     assert (entry["state"], entry["deadline"]) == ("open", keyed.clock.time + keyed.settings.window)
     assert keyed.crowd[0].step(train) is True
     assert len(keyed.sp.store.uploads(keyed.task, 1)) == 1
@@ -143,9 +171,9 @@ def test_someone_who_joined_after_the_backup_is_enrolled_again(keyed: Desk):
     late = keyed.invite(1)[-1]
     late.step(train)
     backup.restore()
-    assert keyed.sp.status(keyed.task)["enrolled"] == 3
+    assert keyed.sp.tasks.status(keyed.task)["enrolled"] == 3
     assert late.step(train) is True
-    assert keyed.sp.status(keyed.task)["enrolled"] == 4
+    assert keyed.sp.tasks.status(keyed.task)["enrolled"] == 4
     assert [upload.who for upload in keyed.sp.store.uploads(keyed.task, 1)] == [late.keys.who]
 
 
@@ -161,14 +189,15 @@ def test_a_round_that_csp_had_answered_before_is_given_up_at_once(keyed: Desk):
     assert keyed.states() == ["aborted", "open"]
     play(keyed)
     assert keyed.state == "finished"
-    with pytest.raises(NotReady, match="reward of round 1"):  # SP alone says that it has lost the round
-        keyed.crowd[0].claim()
-    keyed.clock.time += 300
-    for person in keyed.crowd:
+    for (
+        person
+    ) in keyed.crowd:  # SP alone says that it has lost the round: CSP attests it, and each keeps what was signed
         said = heard(person)
-        assert person.claim() == person.rewards()[2] > 0
-        assert said[-2][0] == "claiming without"
-        assert said[-2][1]["rounds"] == [1]
+        claimed, rewards = person.claim(), person.rewards()
+        assert claimed == rewards[2] > 0
+        assert person.claimed.answer.paid == {1: 0, 2: rewards[2]}
+        assert said[-1] == ("claimed", {"millionths": claimed, "currency": "EUR", "missing": {1: rewards[1]}})
+        assert person.evidence.has_difference(1)
     balances = keyed.ledger.balances()
     assert -sum(balances.values()) == 0
 
@@ -194,7 +223,15 @@ def test_a_round_that_csp_was_asked_about_is_never_asked_about_again(
     assert desk.states() == ["rewarded", "open"]
     asked: list[bytes] = []
     backups[0].restore()
-    desk.csp.answer = lambda _task, request, _longest: asked.append(request) or b""  # type: ignore[method-assign]
+
+    def word_alone(task: str, request: bytes, _longest: int) -> bytes:
+        """CSP's word on a round that is over is asked for: nothing is computed for that."""
+        if Message.kind_of(request) in (EndRequest.kind, RecordRequest.kind):
+            return answer(task, request)
+        asked.append(request)
+        return b""
+
+    desk.csp.answer = word_alone  # type: ignore[method-assign]
     assert desk.sp.store.round(desk.task, 1).state == "aborted"
     assert desk.sp.store.seed_counts() == {}
     desk.run()
@@ -203,7 +240,7 @@ def test_a_round_that_csp_was_asked_about_is_never_asked_about_again(
     assert desk.ledger.balance("round 1") == 0
 
 
-@pytest.mark.parametrize("state", ["closed", "weighed"])
+@pytest.mark.parametrize("state", ["closed", "held", "gathered", "published", "weighed"])
 def test_a_cancelled_task_gives_up_what_was_under_way_too(tmp_path: Path, state: str):
     desk = Desk.funded(tmp_path / "desk", 3, budget=None)
     store = desk.sp.store
@@ -216,8 +253,8 @@ def test_a_cancelled_task_gives_up_what_was_under_way_too(tmp_path: Path, state:
     assert desk.sp.store.seed_counts() == {}
 
 
-def test_a_round_with_somebody_whom_csp_does_not_take_is_given_up_at_once(keyed: Desk):
-    """CSP still knows those whom SP has forgotten, and has no place for others: nobody waits a day to hear it."""
+def test_whom_csp_has_no_place_for_hears_so_when_it_joins(keyed: Desk):
+    """CSP still knows those whom SP has forgotten, and has no place for others: no round is lost by it."""
     backup, alerts = Backup(keyed, "sp"), []
     keyed.invite(2)
     keyed.run()
@@ -225,12 +262,11 @@ def test_a_round_with_somebody_whom_csp_does_not_take_is_given_up_at_once(keyed:
         del keyed.people[lost]
     backup.restore()
     keyed.options.events = lambda event, **fields: alerts.append((event, fields.get("who"), fields.get("error")))
-    for name in ("new", "newer"):
-        keyed.join(keyed.task, name)
+    with pytest.raises(TaskFull):
+        keyed.join(keyed.task, "new")
+    assert [(event, error) for event, _, error in alerts] == [("participant refused by CSP", "TaskFull")]
     play(keyed)
-    assert keyed.states() == ["aborted", "open"]
-    assert ("participant refused by CSP", keyed.people["new"].keys.who, "TaskFull") in alerts
-    assert keyed.ledger.balance("round 1") == 0
+    assert keyed.states() == ["rewarded", "open"]
 
 
 def ended(desk: Desk) -> None:
@@ -275,9 +311,7 @@ def test_a_claim_that_sp_has_forgotten_is_made_again_and_paid_once(desk: Desk):
     desk.sp.payments.run_one()
     backup.restore(reconciled=False)
     assert desk.sp.store.payments() == []
-    assert desk.crowd[0].claim() == paid  # what it was told before, without asking
-    assert desk.sp.store.payments() == []
-    assert desk.crowd[0].claim_again() == paid
+    assert desk.crowd[0].claim() == paid
     (payment,) = desk.sp.store.payments()
     assert (payment.state, payment.amount, payment.key) == (PaymentState.UNKNOWN, paid, bank[0].key)
     assert desk.sp.payments.run_one() is False
@@ -290,7 +324,7 @@ def test_a_claim_that_sp_has_forgotten_is_made_again_and_paid_once(desk: Desk):
 
 
 def test_a_claim_of_a_round_that_sp_has_lost_is_paid_for_the_rest(desk: Desk):
-    """Attested before the disaster, it cannot be made anew: the lost round pays nothing, and the phone names it."""
+    """Claimed again, as it was: what SP has lost pays nothing, and the phone names it."""
     play(desk)
     backup, person = Backup(desk, "sp"), desk.crowd[0]
     for _ in range(2):
@@ -300,18 +334,19 @@ def test_a_claim_of_a_round_that_sp_has_lost_is_paid_for_the_rest(desk: Desk):
     play(desk)
     assert desk.states() == ["rewarded", "aborted"]
     said = heard(person)
-    assert person.claim_again() == person.rewards()[1] > 0
-    assert said == [
-        ("paid", {"millionths": person.rewards()[1], "currency": "EUR", "missing": {2: person.rewards()[2]}})
-    ]
+    assert person.claim() == person.rewards()[1] > 0
+    assert said[-1] == (
+        "claimed",
+        {"millionths": person.rewards()[1], "currency": "EUR", "missing": {2: person.rewards()[2]}},
+    )
 
 
 def test_a_claim_again_after_the_deadline_tells_what_was_paid(desk: Desk):
     ended(desk)
     paid = desk.crowd[0].claim()
-    desk.later(10_000)
+    desk.after_claims()
     assert desk.state == "settled"
-    assert desk.crowd[0].claim_again() == paid
+    assert desk.crowd[0].claim() == paid
     with pytest.raises(TooLate):
         desk.crowd[1].claim()
 
@@ -325,14 +360,12 @@ def test_a_restored_csp_answers_no_step_a_second_time(desk: Desk):
     play(desk)
     assert desk.states()[0] == "rewarded"
     backup.restore()
-    with pytest.raises(RoundEnded, match="restored from a backup"):
-        desk.csp.answer(desk.task, shown[0])
-    for request in shown[1:]:
-        with pytest.raises((RoundEnded, OutOfTurn)):
+    for request in shown:
+        with pytest.raises(RolledBack, match="answers no step"):
             desk.csp.answer(desk.task, request)
     play(desk)
     assert desk.states() == ["rewarded", "aborted"]
-    assert desk.state == "finished"  # without a model, which nobody can open any more
+    assert desk.state == "cancelled"
 
 
 def test_without_the_mark_a_csp_would_answer_again(desk: Desk):
@@ -344,39 +377,72 @@ def test_without_the_mark_a_csp_would_answer_again(desk: Desk):
     play(desk)
     first = answer(desk.task, shown[0])
     backup.restore()
-    desk.csp.store.change_task(desk.task, restored=False)
+    desk.csp.store.change_task(desk.task, rolled_back=False)
     assert desk.csp.answer(desk.task, shown[0]) != first
 
 
-def test_rewards_that_a_restored_csp_still_holds_stay_claimable(desk: Desk):
-    """It lost the second round: after a wait the claim leaves out the newest, says so, and is paid for the rest."""
+@pytest.mark.parametrize(
+    "settings", [{"pay": "equal"}, {"pay": "samples"}, HARDENED], ids=["equal", "samples", "hardened"]
+)
+def test_what_a_restored_csp_has_lost_stays_claimable(tmp_path: Path, settings: Any):
+    """It lost the second round: the claim shows what CSP has signed, and CSP believes its own signature."""
+    desk = Desk.funded(tmp_path / "desk", 3, **settings)
     play(desk)
     backup = Backup(desk, "csp")
     for _ in range(2):
         play(desk)
     assert desk.state == "finished"
     backup.restore()
-    with pytest.raises(NotReady, match="no reward of"):
-        desk.crowd[0].claim()
-    said = heard(desk.crowd[0])
-    assert desk.crowd[0].claim(without_missing=True) == desk.crowd[0].rewards()[1]  # on its owner's word, at once
-    assert [what for what, _ in said] == ["claiming without", "paid"]
-    desk.clock.time += 300
-    for person in desk.crowd[1:]:
-        said = heard(person)
-        rewards = person.rewards()
-        assert (sorted(rewards), person.claim()) == ([1, 2], rewards[1])
-        assert ("claiming without", [2]) in [(what, details.get("rounds")) for what, details in said]
     for person in desk.crowd:
-        with pytest.raises(AlreadyPaid):
-            desk.sp.claim(desk.task, person.side.claim())
+        rewards = person.rewards()
+        assert (sorted(rewards), person.claim()) == ([1, 2], sum(rewards.values()))
+        assert desk.sp.claims.pay(desk.task, replace_claim(person)).paid == {2: rewards[2]}  # was paid with the others
+
+
+def replace_claim(person) -> bytes:
+    """Another claim, of the newest round alone."""
+    side = person.new_side()
+    side.open_reward(person.blobs.get("rounds/2/reward"), 2)
+    return side.claim()
+
+
+def test_a_csp_that_was_set_back_ends_the_task_also_where_it_is_asked_for_an_end(tmp_path: Path):
+    """Too few came to the second round: without CSP's word about it no round follows, and what was earned is paid."""
+    desk = Desk.funded(tmp_path / "desk", 3, rounds=3)
+    play(desk)
+    desk.csp.store.change_task(desk.task, rolled_back=True)
+    for _ in range(3):
+        desk.later(desk.settings.window + desk.settings.late)
+    assert (desk.states(), desk.state) == (["rewarded", "aborted"], "cancelled")
+    assert "RolledBack" in desk.sp.store.task(desk.task).end.words()
+    assert all(person.claim() > 0 for person in desk.crowd)
+
+
+@pytest.mark.parametrize("is_set_back", [True, False])
+def test_a_csp_that_was_set_back_is_told_of_a_claimant_after_enrolment(tmp_path: Path, is_set_back: bool):
+    """From before anyone had joined: who came in time is believed by its certificate, and can only claim."""
+    desk = Desk(tmp_path / "desk", {"enrol_until": "1970-01-01T00:20:00+00:00"})
+    backup = Backup(desk, "csp")
+    desk.invite(3)
+    desk.requester.fund(desk.task, desk.settings.rounds * BUDGET, "all")
+    desk.run()
+    ended(desk)
+    desk.clock.time = 1300.0
+    backup.restore()
+    person = desk.crowd[0]
+    desk.csp.store.change_task(desk.task, rolled_back=is_set_back)
+    if is_set_back:
+        assert person.claim() == sum(person.rewards().values()) > 0
+    else:
+        with pytest.raises(EnrolmentOver):
+            desk.csp.enrol(desk.task, desk.sp.store.participant(desk.task, person.keys.who).certificate)
 
 
 def test_a_task_made_after_the_restore_is_as_any_other(desk: Desk):
     """The marks are of the tasks in the backup."""
     Backup(desk, "csp").restore()
     desk.csp.store.add_task(StoredTask("b" * 64, "definition", "appointment", "open"))
-    assert {stored.task for stored in desk.csp.store.tasks() if stored.restored} == {desk.task}
+    assert {stored.task for stored in desk.csp.store.tasks() if stored.rolled_back} == {desk.task}
 
 
 class _KgcAway:
@@ -417,7 +483,7 @@ class _UnheardDesk(Desk):
 
     def new_csp(self, disk=None) -> Csp:
         csp = super().new_csp(disk)
-        return _TolerantCsp(csp.store, csp.blobs, csp.bundles, csp.kgc, csp.kgc_key, csp.tools)
+        return _TolerantCsp(csp.store, csp.blobs, csp.bundles, csp.guard, csp.kgc, csp.kgc_key, csp.clock, csp.tools)
 
 
 def test_csp_answers_nothing_that_a_copy_of_its_share_could_be_asked_again(tmp_path: Path):
@@ -444,7 +510,7 @@ def test_csp_answers_nothing_that_a_copy_of_its_share_could_be_asked_again(tmp_p
     share = (desk.folder / f"csp/keys/{desk.task}.csp").read_bytes()
     desk.disk.close()
     shutil.rmtree(desk.folder / "csp")
-    mark_restored_csp(desk.disk.store("csp"))  # an empty backup, restored
+    end_doubtful_csp(desk.disk.store("csp"))  # an empty backup, restored
     desk.restart()
     with pytest.raises(NotReady, match="handed over and destroyed"):
         desk.csp.prepare(desk.task)
@@ -463,15 +529,17 @@ def test_what_the_bank_has_paid_is_not_paid_again_when_it_is_claimed_again(desk:
     while desk.sp.payments.run_one():
         pass
     backup.restore(reconciled=False)
-    with pytest.raises(SettingsError, match="neither a participant"):
-        reconcile(desk.sp.ports, desk.task, returned=0, paid=["somebody"])
-    assert second.claim_again() == paid[1]  # before the operator has looked: it waits
-    key = payment_key(desk.task, first.keys.who)
-    reconcile(desk.sp.ports, desk.task, returned=0, paid=[key, second.keys.who])
-    reconcile(desk.sp.ports, desk.task, returned=0, paid=[key, second.keys.who])
-    assert forgotten_payments(desk.sp.store, desk.task) == {key: first.keys.who}
+    with pytest.raises(SettingsError, match="no payment's key"):
+        reconcile(desk.sp.ports, desk.task, returned=0, paid={"somebody": 5})
+    assert second.claim() == paid[1]  # before the operator has looked: it waits
+    made = {one.key: one.amount for one in bank}
+    with pytest.raises(WrongAmount, match="look again"):
+        reconcile(desk.sp.ports, desk.task, returned=0, paid={bank[1].key: 1})
+    for _ in range(2):
+        reconcile(desk.sp.ports, desk.task, returned=0, paid=made)
+    assert forgotten_payments(desk.sp.store, desk.task) == {bank[0].key: paid[0]}
     paying(desk, bank)
-    assert first.claim_again() == paid[0]
+    assert first.claim() == paid[0]
     third.claim()
     assert forgotten_payments(desk.sp.store, desk.task) == {}
     states = {payment.who: payment.state for payment in desk.sp.store.payments()}
@@ -485,8 +553,8 @@ def test_what_the_bank_has_paid_is_not_paid_again_when_it_is_claimed_again(desk:
     assert [payment.who for payment in bank] == [person.keys.who for person in desk.crowd]
 
 
-def test_a_claim_is_not_made_smaller_on_sp_s_word(desk: Desk):
-    """SP says that CSP refuses it: the whole claim is kept, the person told, and the same claim sent again."""
+def test_a_refusal_that_only_sp_tells_of_forfeits_nothing(desk: Desk):
+    """SP says that CSP refuses the claim, and then what is left of it: each is kept, the person told, and all claimed again."""
     ended(desk)
     person = desk.crowd[0]
     person.step(train)
@@ -498,25 +566,26 @@ def test_a_claim_is_not_made_smaller_on_sp_s_word(desk: Desk):
 
     desk.sp_link.claim, said = lying, heard(person)
     for _ in range(2):
-        with pytest.raises(NotReady, match="no reward is kept for round 2"):
+        with pytest.raises(MasksDoNotFit, match="no reward is kept for round 2"):
             person.claim()
-    assert (len(seen), len(set(seen))) == (2, 1)
-    assert said == [("claim refused", {"why": "no reward is kept for round 2"})]
-    desk.clock.time += 400  # of 500 to claim: what is left is better than nothing
-    with pytest.raises(MasksDoNotFit):
-        person.claim()
-    assert "claiming without" in [what for what, _ in said]
-    kept = [path.read_bytes() for path in (desk.folder / "people/0/refused-claims").iterdir()]
-    assert seen[0] in kept
+    claimed = [Claim.from_bytes(one, Limits(None, 0, max_entries=2, longest=len(one))).rounds for one in seen]
+    assert claimed == [(1, 2), (1,), (1, 2), (1,)]
+    why = {"why": "no reward is kept for round 2"}
+    without = ("claiming without", {"rounds": [2], **why})
+    assert said == [("claim refused", why), without, ("claim refused", why), without]
+    kept = {path.read_bytes() for path in (desk.folder / "people/0/refused-claims").iterdir()}
+    assert set(seen[:2]) <= kept
     assert sorted(person.rewards()) == [1, 2]
+    del desk.sp_link.claim
+    assert person.claim() == sum(person.rewards().values())
 
 
 def test_a_receipt_counts_although_sp_says_to_have_lost_the_upload(tmp_path: Path):
     """And then that it is too late: the reward that CSP made is still read, waited for and claimed."""
-    desk = Desk.funded(tmp_path / "desk", 3, rounds=1)
+    desk = Desk.funded(tmp_path / "desk", 3, rounds=1, pay="samples")
     person, *others = desk.crowd
     person.step(train)
-    status = desk.sp.status
+    status = desk.sp.tasks.status
     late = raising(TooLate("the round is over"))
     lies = {"status": lambda task: status(task) | {"epoch": "lie"}, "uploaded": lambda *_: None, "send": late}
     vars(desk.sp_link).update(lies)

@@ -303,7 +303,7 @@ def test_a_file_is_left_alone_while_a_record_may_name_it(kind):
     for state in RoundState:
         bare, naming = Round(1, 0.0, state), Round(1, 0.0, state, **{kind: FIRST})
         may_come = state not in (RoundState.REWARDED, RoundState.ABORTED) or (
-            kind == "model" and state is RoundState.REWARDED
+            (kind, state) in (("model", RoundState.REWARDED), ("word", RoundState.ABORTED))
         )
         assert is_surplus(bare, kind, FIRST) is not may_come
         assert not is_surplus(naming, kind, FIRST)

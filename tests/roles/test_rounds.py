@@ -3,11 +3,12 @@ from dataclasses import replace
 import pytest
 
 from crowdfl.errors import RoundNotOpen, TooLate
-from crowdfl.roles.records import Round, RoundState
+from crowdfl.roles.records import Round, RoundState, taking_uploads
 from crowdfl.settings import TaskSettings
 
-DISCARD = TaskSettings(window=100, grace=50, strategy="discard", max_participants=5)
-RETRANSMIT = DISCARD.changed(strategy="retransmit")
+DISCARD = TaskSettings(window=100, max_participants=5)
+RETRANSMIT = DISCARD.changed(late=50)
+AGAIN = RETRANSMIT.changed(profile="paper", key_bits=512)
 ROUND = Round(1, opened_at=1000)
 
 
@@ -26,11 +27,40 @@ def test_discard_closes_at_the_end_of_the_window():
     assert ROUND.decide(DISCARD, 1100, 3, 5).state is RoundState.CLOSED
 
 
-def test_retransmit_waits_for_its_grace():
-    """Late uploads are taken for `grace` after the window, and everyone in ends the wait."""
+def test_retransmit_waits_for_late_uploads():
+    """Late uploads are taken for `late` after the window, and everyone in ends the wait."""
     assert ROUND.decide(RETRANSMIT, 1149.9, 3, 5) == ROUND
     assert ROUND.decide(RETRANSMIT, 1150, 3, 5).state is RoundState.CLOSED
     assert ROUND.decide(RETRANSMIT, 1101, 5, 5).state is RoundState.CLOSED
+
+
+def test_where_late_uploads_are_averaged_in_a_round_closes_with_its_window():
+    """Section 5.2, in `paper`: then it is averaged, and held until one fixed time, or until nobody can come any more."""
+    assert ROUND.decide(AGAIN, 1099.9, 3, 5) == ROUND
+    assert ROUND.decide(AGAIN, 1100, 3, 5).state is RoundState.CLOSED
+    extended = ROUND.decide(AGAIN, 1100, 2, 5)
+    assert (extended.state, extended.extended) == (RoundState.OPEN, True)
+    assert extended.decide(AGAIN, 1249.9, 2, 5) == extended
+    assert extended.decide(AGAIN, 1250, 2, 5).state is RoundState.ABORTED
+    held = replace(ROUND, state=RoundState.HELD)
+    assert not held.is_gathered(AGAIN, 1149.9, 4, 5)
+    assert held.is_gathered(AGAIN, 1150, 4, 5)
+    assert held.is_gathered(AGAIN, 1101, 5, 5)
+
+
+@pytest.mark.parametrize("state", list(RoundState))
+def test_late_uploads_are_taken_until_they_are_gathered(state):
+    taking = {"open", "closed", "held"}
+    assert {str(one) for one in taking_uploads(AGAIN)} == taking
+    assert [str(one) for one in taking_uploads(RETRANSMIT)] == ["open"]
+    done = replace(ROUND, state=state)
+    if state in taking:
+        done.require_upload_welcome(AGAIN, 1150)
+        with pytest.raises(TooLate):
+            done.require_upload_welcome(AGAIN, 1150.1)
+    else:
+        with pytest.raises(RoundNotOpen, match=str(state)):
+            done.require_upload_welcome(AGAIN, 1101)
 
 
 @pytest.mark.parametrize(("settings", "end"), [(DISCARD, 1200), (RETRANSMIT, 1250)])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from crowdfl.learning.models.learner import Update
-from crowdfl.learning.oracle import PlainStep
+from crowdfl.learning.server_steps import PlainStep
 from crowdfl.simulation.federation import LocalFederation
 from tests.hosts import ONE, Desk, heard, moved_by
 

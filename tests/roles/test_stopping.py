@@ -5,21 +5,35 @@ from pathlib import Path
 import pytest
 
 from crowdfl.errors import RoundEnded, UploadRejected
+from crowdfl.protocols.messages import Limits, Message
+from crowdfl.protocols.shares.round.manifest import StepRequest
+from crowdfl.protocols.shares.round.steps import shown_in
 from crowdfl.roles.participant.agent import Agent
-from tests.hosts import BUDGET, Desk, heard, raising
-from tests.roles.test_chain import moved_by, play_round
+from tests.hosts import BUDGET, Desk, heard
+from tests.roles.test_chain import TASK, moved_by, play_round
 
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
-    return Desk.funded(tmp_path, 4, rounds=8)
+    return Desk.funded(tmp_path, 4, **TASK | {"rounds": 8})
 
 
-def void_round(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CSP ends it after the servers have begun."""
+def void_round(desk: Desk, monkeypatch: pytest.MonkeyPatch, *, waits: bool = False) -> None:
+    """It fails after CSP has shown who is within the bounds. `waits`: until the round's end, for whoever has not sent."""
+    answer, shown = desk.csp.answer, shown_in(desk.crowd[0].side._shape)
+
+    def failing(task: str, request: bytes, longest: int = 0) -> bytes:
+        reply = answer(task, request, longest)
+        is_step = Message.kind_of(request) == StepRequest.kind
+        if is_step and StepRequest.from_bytes(request, Limits.plain(len(request))).step == shown:
+            raise RoundEnded("something went wrong")
+        return reply
+
     with monkeypatch.context() as patch:
-        patch.setattr(desk.csp, "answer", raising(RoundEnded("something went wrong")))
+        patch.setattr(desk.csp, "answer", failing)
         play_round(desk)
+        if waits:
+            desk.later(desk.settings.window + desk.settings.late + 1)
 
 
 def unused_round(desk: Desk) -> None:
@@ -27,7 +41,7 @@ def unused_round(desk: Desk) -> None:
     desk.run()
     for person in desk.crowd[:2]:
         person.step(moved_by(0.5))
-    desk.later(3 * desk.settings.window + desk.settings.grace)
+    desk.later(3 * desk.settings.window + desk.settings.late)
 
 
 def test_a_device_that_is_rejected_stays_away_and_still_claims(desk: Desk) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 import crowdfl
 from crowdfl.cli import participant as participant_commands
+from crowdfl.documents.invitations import Ticket
 from crowdfl.documents.signed import Consent, Definition, digest_of
 from crowdfl.errors import (
     BadSignature,
@@ -22,12 +23,10 @@ from crowdfl.errors import (
     InvitationRefused,
     Replaced,
     SettingsError,
-    TaskFull,
     UnknownParticipant,
     Withdrawn,
 )
 from crowdfl.roles.participant.agent import event_words
-from crowdfl.roles.participant.enrolment import enrol
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.sp.people import consent_rows, erase_gone
 from crowdfl.roles.sp.uploads import PendingUpload
@@ -35,7 +34,7 @@ from crowdfl.services.client import opening
 from crowdfl.settings import ConsentSettings, TaskSettings, TextsSettings
 from tests.cli.program import call
 from tests.hosts import Desk, heard, small_definition, unchanged
-from tests.roles.test_enrolment import new_keys
+from tests.roles.test_enrolment import certified, new_keys
 
 SHARES = {"decimals": 6, "clip": 16.0, "max_participants": 6, "pay": "equal"}
 TEXT = "We measure how you move.\nYou may stop at any time."
@@ -79,7 +78,7 @@ def test_nobody_joins_without_agreeing_to_this_very_version(tmp_path):
     who = person.join(invitation)
     (row,) = desk.requester.consents(desk.task)
     assert (row["who"], row["version"], row["state"], row["language"]) == (who, "2", "in", "")
-    assert Consent.open_own(row["document"], desk.sp.definition(desk.task), person.keys.signing.public)
+    assert Consent.open_own(row["document"], desk.sp.core.definition(desk.task), person.keys.signing.public)
     copy = json.loads((desk.folder / "people" / "new" / "consent.json").read_text())
     assert (copy["text"], copy["consent"]) == (TEXT, row["document"])
     assert told[0][0] == "agreed"
@@ -129,20 +128,22 @@ def test_crowdfl_join_takes_a_consent_by_its_version_or_by_two_answers(asked, mo
 def test_a_consent_serves_nobody_else_and_nowhere_else(tmp_path):
     desk = consenting(tmp_path)
     _, invitation = invited(desk)
-    keys, definition = new_keys(), desk.sp.definition(desk.task)
-    certificate = enrol(desk.kgc, desk.task, invitation, keys, desk.signing.public).certificate
+    keys, definition = new_keys(), desk.sp.core.definition(desk.task)
+    certificate = certified(desk, invitation, keys)
     mine = Consent.of(definition, keys.signing.public, 1.0)
     with pytest.raises(ConsentMissing):
-        desk.sp.enrol(desk.task, certificate)
+        desk.sp.people.enrol(desk.task, certificate)
     other = new_keys()
     with pytest.raises(BadSignature):
-        desk.sp.enrol(desk.task, certificate, Consent.of(definition, other.signing.public, 1.0).sign(other.signing))
+        desk.sp.people.enrol(
+            desk.task, certificate, Consent.of(definition, other.signing.public, 1.0).sign(other.signing)
+        )
     with pytest.raises(BadSignature):
-        desk.sp.enrol(desk.task, certificate, mine.sign(other.signing))
+        desk.sp.people.enrol(desk.task, certificate, mine.sign(other.signing))
     wrong = {"version": "1", "text": digest_of("another text"), "task": "0" * 64, "language": "zz"}
     for name, value in wrong.items():
         with pytest.raises(DocumentError):
-            desk.sp.enrol(desk.task, certificate, Consent(**vars(mine) | {name: value}).sign(keys.signing))
+            desk.sp.people.enrol(desk.task, certificate, Consent(**vars(mine) | {name: value}).sign(keys.signing))
     assert not desk.sp.store.participants(desk.task)
     assert [definition.language_for(one) for one in ("de_AT.UTF-8", "de", "C.UTF-8", "en_GB", "")] == [
         "de",
@@ -153,8 +154,8 @@ def test_a_consent_serves_nobody_else_and_nowhere_else(tmp_path):
     ]
     german = Consent.of(definition, keys.signing.public, 1.0, "de")
     assert german.text == digest_of("Wir messen.")
-    desk.sp.enrol(desk.task, certificate, german.sign(keys.signing))
-    desk.sp.enrol(desk.task, certificate, mine.sign(keys.signing))  # the first one is kept
+    desk.sp.people.enrol(desk.task, certificate, german.sign(keys.signing))
+    desk.sp.people.enrol(desk.task, certificate, mine.sign(keys.signing))  # the first one is kept
     assert [row["language"] for row in consent_rows(desk.sp.store, desk.task)] == ["de"]
 
 
@@ -162,10 +163,10 @@ def test_a_task_without_a_text_takes_no_consent(tmp_path):
     desk = study(tmp_path, 3)
     person = desk.crowd[0]
     certificate = person.blobs.get("certificate").decode()
-    consent = Consent.of(desk.sp.definition(desk.task), person.keys.signing.public, 1.0).sign(person.keys.signing)
+    consent = Consent.of(desk.sp.core.definition(desk.task), person.keys.signing.public, 1.0).sign(person.keys.signing)
     with pytest.raises(DocumentError, match="no consent"):
-        desk.sp.enrol(desk.task, certificate, consent)
-    assert desk.sp.consents(desk.task) == []
+        desk.sp.people.enrol(desk.task, certificate, consent)
+    assert consent_rows(desk.sp.store, desk.task) == []
 
 
 # Texts.
@@ -199,7 +200,7 @@ def test_a_consent_is_plain_text_of_a_bounded_length(text):
 
 
 def test_a_definition_without_these_tables_is_refused():
-    definition = small_definition(TaskSettings())
+    definition = small_definition(TaskSettings()).dated(1000.0)
     body = definition.body() | {"requester": "00" * 32}
     for name in ("language", "consent", "texts"):
         with pytest.raises(DocumentError, match=name):
@@ -232,7 +233,7 @@ def test_what_is_not_averaged_yet_is_gone_from_books_and_disk(tmp_path):
     with pytest.raises(Withdrawn):
         leaver.join(desk.requester.invite(desk.task, 1, 10.0)[0])
     with pytest.raises(Withdrawn):  # nor by another program
-        desk.sp.enrol(desk.task, leaver.blobs.get("certificate").decode())
+        desk.sp.people.enrol(desk.task, leaver.blobs.get("certificate").decode())
 
 
 def test_what_the_servers_compute_with_stands_and_the_answer_says_so(tmp_path):
@@ -240,9 +241,9 @@ def test_what_the_servers_compute_with_stands_and_the_answer_says_so(tmp_path):
     desk.play()
     desk.upload()  # reads round 1, and sends to round 2
     leaver = desk.crowd[0]
-    answer = desk.sp.withdraw(desk.task, leaver.keys.who)
+    answer = desk.sp.people.withdraw(desk.task, leaver.keys.who)
     assert answer == {"deleted": [2], "standing": [1]}
-    assert desk.sp.withdraw(desk.task, leaver.keys.who) == answer
+    assert desk.sp.people.withdraw(desk.task, leaver.keys.who) == answer
     assert desk.sp.envelope(desk.task, 1, leaver.keys.who)  # what was earned stays claimable
     told = heard(leaver)
     leaver.leave(withdraw=True)
@@ -257,7 +258,7 @@ def test_a_closed_round_that_too_few_are_left_in_is_given_up_before_csp_hears_of
     desk.upload()
     assert desk.sp.steps.step(desk.task)  # it closes
     assert desk.states() == ["closed"]
-    assert desk.sp.withdraw(desk.task, desk.crowd[0].keys.who)["deleted"] == [1]
+    assert desk.sp.people.withdraw(desk.task, desk.crowd[0].keys.who)["deleted"] == [1]
     desk.run()
     assert desk.states()[0] == "aborted"
     assert not desk.sp.store.round(desk.task, 1).asked
@@ -283,10 +284,10 @@ def test_an_upload_that_was_under_way_comes_too_late_and_leaves_no_byte(tmp_path
 
     def withdrawn_meanwhile(blobs):
         put_all(blobs)
-        desk.sp.withdraw(desk.task, who)
+        desk.sp.people.withdraw(desk.task, who)
 
     monkeypatch.setattr(desk.sp.blobs, "put_all", withdrawn_meanwhile)
-    (outcome,) = desk.sp.receive_all(desk.task, 1, [PendingUpload.of(who, sent)])
+    (outcome,) = desk.sp.uploads.receive(desk.task, 1, [PendingUpload.of(who, sent)])
     assert isinstance(outcome, Forbidden)
     assert not bytes_on_disk(desk, sent)
 
@@ -305,9 +306,9 @@ def test_a_new_device_takes_the_place_and_is_counted_once(tmp_path):
     desk = study(tmp_path, 6)
     lost = desk.crowd[0]
     desk.upload()
-    assert desk.sp.status(desk.task)["enrolment"] == "full"
+    assert desk.sp.tasks.status(desk.task)["enrolment"] == "full"
     new = replacement(desk, lost)
-    status = desk.sp.status(desk.task)
+    status = desk.sp.tasks.status(desk.task)
     assert (status["enrolled"], status["enrolment"], status["rounds"][0]["uploads"]) == (6, "full", 5)
     assert len(upload_files(desk)) == 5
     new.step(unchanged)
@@ -317,7 +318,8 @@ def test_a_new_device_takes_the_place_and_is_counted_once(tmp_path):
         lost.keys.who
     }
     assert [one.state for one in desk.sp.store.participants(desk.task)] == ["replaced", *["in"] * 6]
-    assert desk.csp.store.participants(desk.task)[-1].replaces == lost.keys.who
+    was, now = (desk.csp.store.participant(desk.task, one.keys.who) for one in (lost, new))
+    assert (was.replaced_by, now.device, now.identity.place) == (new.keys.who, 2, was.identity.place)
 
 
 def test_the_old_device_hears_of_it_and_keeps_what_it_has_earned(tmp_path):
@@ -346,8 +348,8 @@ def test_an_old_device_that_joins_again_is_stopped_not_counted(tmp_path):
     old.join(desk.requester.invite(desk.task, 1, 10.0)[0])
     assert [what for what, _ in told] == ["replaced"]
     with pytest.raises(Replaced):
-        desk.sp.enrol(desk.task, old.blobs.get("certificate").decode())
-    assert desk.sp.status(desk.task)["enrolled"] == 4
+        desk.sp.people.enrol(desk.task, old.blobs.get("certificate").decode())
+    assert desk.sp.tasks.status(desk.task)["enrolled"] == 4
 
 
 def test_one_place_is_taken_over_once_and_by_whom_the_requester_invites(tmp_path):
@@ -356,25 +358,16 @@ def test_one_place_is_taken_over_once_and_by_whom_the_requester_invites(tmp_path
     first, second = (invited(desk, name, replaces=old.keys.who) for name in ("first", "second"))
     first[0].join(first[1])
     first[0].join(first[1])  # again: the same
-    with pytest.raises(InvitationRefused, match="taken over already"):
+    with pytest.raises(InvitationRefused, match="used by someone else"):
         second[0].join(second[1])
-    stranger, invitation = invited(desk, "stranger", replaces="nobody")
-    with pytest.raises(InvitationRefused, match="nobody has joined"):
-        stranger.join(invitation)
+    for nobody in ("nobody", old.keys.who):  # it is another's place now
+        with pytest.raises(InvitationRefused, match=r"nobody has joined|not the newest device"):
+            desk.requester.invite(desk.task, 1, 10.0, nobody)
     with pytest.raises(SettingsError, match="one at a time"):
         desk.requester.invite(desk.task, 2, 10.0, old.keys.who)
     third, invitation = invited(desk, "third", replaces=first[0].keys.who)  # and so on
     third.join(invitation)
-    assert desk.sp.status(desk.task)["enrolled"] == 4
-
-
-def test_a_certificate_that_replaces_is_not_given_to_whom_the_invitation_does_not_say(tmp_path, monkeypatch):
-    """A KGC that puts somebody in another's place without the requester's word is found out by its newcomer."""
-    desk = study(tmp_path)
-    monkeypatch.setattr(desk.kgc, "_replaced", lambda _task, _name: desk.crowd[0].keys.who)
-    person, invitation = invited(desk)
-    with pytest.raises(DocumentError, match="another task or other keys"):
-        person.join(invitation)
+    assert desk.sp.tasks.status(desk.task)["enrolled"] == 4
 
 
 def test_replacing_people_makes_no_crowd_smaller_or_larger(tmp_path):
@@ -383,13 +376,14 @@ def test_replacing_people_makes_no_crowd_smaller_or_larger(tmp_path):
     desk.upload()
     for number in range(3):
         replacement(desk, desk.crowd[-1], f"again {number}")
-    status = desk.sp.status(desk.task)
+    status = desk.sp.tasks.status(desk.task)
     assert (status["enrolled"], status["rounds"][0]["uploads"]) == (3, 2)
     desk.run()
     assert desk.states() == ["open"]  # two are no quorum of three
-    with pytest.raises(TaskFull):
-        replacement(desk, desk.crowd[-1], "one more")
-    assert desk.sp.status(desk.task)["enrolled"] == 3
+    replacement(desk, desk.crowd[-1], "one more")
+    with pytest.raises(InvitationRefused, match="5 devices"):
+        replacement(desk, desk.crowd[-1], "too many")
+    assert desk.sp.tasks.status(desk.task)["enrolled"] == 3
 
 
 def test_a_device_is_replaced_after_enrolment_and_is_drawn_in_the_old_ones_stead(tmp_path):
@@ -398,7 +392,7 @@ def test_a_device_is_replaced_after_enrolment_and_is_drawn_in_the_old_ones_stead
     desk.invite(4)
     desk.run()
     desk.clock.time = 1300.0
-    assert desk.sp.status(desk.task)["enrolment"] == "over"
+    assert desk.sp.tasks.status(desk.task)["enrolment"] == "over"
     drawn = next(one for one in desk.crowd if one.keys.who in desk.sp.store.drawn(desk.task, 1))
     new = replacement(desk, drawn)
     assert new.keys.who in desk.sp.store.drawn(desk.task, 1)
@@ -407,12 +401,12 @@ def test_a_device_is_replaced_after_enrolment_and_is_drawn_in_the_old_ones_stead
 def test_whoever_was_certified_and_never_came_cannot_come_beside_the_new_device(tmp_path):
     desk = study(tmp_path)
     keys, invitation = new_keys(), desk.requester.invite(desk.task, 1, 1000.0)[0]
-    certificate = enrol(desk.kgc, desk.task, invitation, keys, desk.signing.public).certificate
-    number = json.loads(invitation[invitation.index("{") :])["number"]
+    certificate = certified(desk, invitation, keys)
+    number = Ticket.parse(invitation).opened.number
     person, again = invited(desk, "again", replaces=number)
     person.join(again)
     with pytest.raises(Replaced):
-        desk.sp.enrol(desk.task, certificate)
+        desk.sp.people.enrol(desk.task, certificate)
     with pytest.raises(InvitationRefused, match="taken this one's place"):
-        enrol(desk.kgc, desk.task, invitation, keys, desk.signing.public)
-    assert desk.sp.status(desk.task)["enrolled"] == 5
+        certified(desk, invitation, keys)
+    assert desk.sp.tasks.status(desk.task)["enrolled"] == 5

@@ -47,7 +47,7 @@ class Crowd(Host):
         super().__init__(test_tools(), clock=ManualClock(1000.0), **(host or {}))
         self.initial = np.round(np.linspace(-1.0, 1.0, parameters), 3)
         self.task = self.create(small_definition(self.settings, parameters=parameters), [self.initial])
-        self.shape = SharesShape(self.sp.definition(self.task).spec)
+        self.shape = SharesShape(self.sp.core.definition(self.task).spec)
         if self.settings.budget is not None:
             self.requester.fund(self.task, BUDGET * self.settings.rounds)
         for number in range(people):
@@ -85,7 +85,7 @@ class Crowd(Host):
         person.send(number)
 
     def everyone_came(self) -> None:
-        self.clock.time += self.settings.window + self.settings.grace
+        self.clock.time += self.settings.window + self.settings.late
         self.run()
 
     # What came of it.

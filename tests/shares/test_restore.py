@@ -2,16 +2,18 @@
 
 import shutil
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from crowdfl.errors import RoundEnded
+from crowdfl.errors import RolledBack
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.shares.round.manifest import StepRequest
-from crowdfl.roles.restored import mark_restored_csp, mark_restored_sp, reconcile
+from crowdfl.roles.guard import Guard
+from crowdfl.roles.restored import end_doubtful_csp, end_doubtful_sp, mark_restored_sp, reconcile
 from crowdfl.simulation.host import Call, Deliver
 from crowdfl.storage import migrations
 from crowdfl.storage.backup import BackupSource, restoring, write_backup
@@ -84,8 +86,9 @@ def restore(crowd: Crowd, role: str, archive: Path, *, unchanged: bool = False) 
     store = disk.store(role)
     if role == "sp" and not unchanged:
         mark_restored_sp(store, crowd.clock.now())
-    elif not unchanged:
-        mark_restored_csp(store)
+    if not unchanged:
+        end = partial(end_doubtful_sp, store, crowd.clock.now()) if role == "sp" else partial(end_doubtful_csp, store)
+        Guard(disk.blobs(f"{role}/guard"), store, role).renew(end)
     crowd.restart()
 
 
@@ -96,15 +99,15 @@ def test_a_restored_csp_answers_no_step_and_sp_gives_up(crowd: Crowd, wire: Wire
     model = crowd.units(3)
     earned = [[person.open_reward(number) for number in (1, 2, 3)] for person in crowd.people.values()]
     restore(crowd, "csp", archive)
-    with pytest.raises(RoundEnded, match="restored"):
+    with pytest.raises(RolledBack):
         crowd.csp.answer(crowd.task, next(iter(wire.requests[3, 1])))  # which it has forgotten
     play(crowd, 4)
     assert crowd.states == ["rewarded"] * 3 + ["aborted"]
     assert crowd.units(3) == model  # of SP's files, which lost nothing
     assert len(wire.requests[4, 1]) == 1
     assert not wire.replies[4, 1]
-    for person, (first, second, _) in zip(crowd.people.values(), earned, strict=True):
-        assert person.claim(without_missing=True) == first + second  # what CSP still knows of
+    for person, amounts in zip(crowd.people.values(), earned, strict=True):
+        assert person.claim() == sum(amounts)  # what CSP has forgotten, its signature says
 
 
 @pytest.mark.parametrize("moment", ["before a round", "amid a round"])
@@ -127,11 +130,11 @@ def test_a_restored_sp_that_has_lost_a_round_opens_nothing_again(crowd: Crowd, w
             person.step(lambda model, _training, number: ([model[0] + np.eye(8)[number]], 5))
         crowd.run()
     assert crowd.states[2:] == ["aborted"]
-    assert crowd.sp.status(crowd.task)["state"] == "cancelled"
+    assert crowd.sp.tasks.status(crowd.task)["state"] == "cancelled"
     assert wire.requests == before  # other lanes behind the same masks would show their difference to CSP
-    assert crowd.sp.ledger(crowd.task).balance("requester") == -2 * BUDGET  # of two rounds; the rest is back
+    assert crowd.sp.core.ledger(crowd.task).balance("requester") == -2 * BUDGET  # of two rounds; the rest is back
     assert crowd.units(2) == base
-    paid = [person.claim(without_missing=True) for person in crowd.people.values()]
+    paid = [person.claim() for person in crowd.people.values()]
     assert 2 * BUDGET - 12 <= sum(paid) <= 2 * BUDGET  # what was earned before the backup
 
 

@@ -5,7 +5,7 @@ import pytest
 
 import crowdfl
 from crowdfl.errors import NothingToAverage, SettingsError
-from crowdfl.simulation.crowd import away_in
+from crowdfl.simulation.dropouts import away_in
 from tests.simulate.lines import START, evaluate, people, plain, train
 
 PEOPLE = people(5)
@@ -27,7 +27,7 @@ def test_who_is_away_is_not_in_the_average_and_comes_back():
 
 @pytest.mark.parametrize("rounds", [1, 2])
 def test_late_updates_are_taken_where_the_task_says_so(rounds):
-    result = run(rounds=rounds, dropouts=lambda number, who: who == "p2", strategy="retransmit", budget="5.00")
+    result = run(rounds=rounds, dropouts=lambda number, who: who == "p2", late="10 min", budget="5.00")
     assert [round_.late for round_ in result.history] == [("p2",)] * rounds
     assert [round_.dropped for round_ in result.history] == [()] * rounds
     assert np.append(*result.model) == pytest.approx(plain(PEOPLE, rounds)[-1], abs=2e-6)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+import crowdfl
 from crowdfl.documents.task_summary import task_summary
 from crowdfl.errors import EncodingError, FormatError, ModelMismatch, NotFinite, SettingsError
 from crowdfl.learning.models.forms import ModelForm, dictionary_form
@@ -100,3 +101,18 @@ def test_a_command_says_where_functions_take_part():
     """It cannot train or use their model itself."""
     with pytest.raises(SettingsError, match=r"take part by `crowdfl\.join`"):
         Recipe.of(tomllib.loads(TASK)["training"]).make_learner()
+
+
+def test_what_everyone_starts_from_is_copied_once():
+    """Functions that change models in place, or a network whose `state_dict` it is, change no later run."""
+    start = [np.zeros(3), np.ones(2)]
+
+    def fit(model, _data):
+        model[0] += 1.0
+        start[1] += 1.0  # as a network's own tensors, which a `state_dict` shows
+        return model
+
+    first = crowdfl.simulate(fit, None, [[1]] * 3, rounds=2, initial=start, progress=False)
+    assert start[0].tolist() == [0.0] * 3
+    assert first.model[0] == pytest.approx([2.0] * 3)
+    assert first.model[1] == pytest.approx([1.0] * 2)

@@ -13,7 +13,8 @@ import pytest
 
 import crowdfl
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.documents.signed import Certificate, participant_name
+from crowdfl.documents.invitations import Certificate
+from crowdfl.documents.signed import participant_name
 from crowdfl.errors import ModelMismatch, PackageMissing, SettingsError, TooFewParticipants
 from crowdfl.joining import AcceptedInvitation, JoinedRound, JoinResult, _form
 from crowdfl.learning.models.shape import ModelShape
@@ -28,21 +29,22 @@ TASK = """
 purpose = "Fit a line"
 terms = "Data stays with you."
 readers = "Everyone who takes part."
-claim_window = 600.0
+claim_window = "10 min"
 
 [settings]
-profile = "shares"
 decimals = 6
 clip = 4.0
-max_norm = 8.0
 max_participants = 3
 max_samples = 100
-lanes = 128
-pay = "distance"
 min_participants = 3
-window = 300.0
+window = "5 min"
 rounds = 2
 budget = "9.00"
+
+[shares]
+max_norm = 8.0
+lanes = 128
+pay = "distance"
 
 [training]
 learner = "own"
@@ -77,7 +79,7 @@ def pay_when_everyone_is_there(campaign):
     campaign.gather(3)
     campaign.do("fund", "task", "fund", campaign.task, "18.00", "--name", "all", *campaign.settings)
     sp = campaign.folder / "roles/sp/settings.toml"
-    campaign.do("confirm", "sp", "deposit", "confirm", sp, campaign.task, "all", "18.00")
+    campaign.do("confirm", "sp", "deposit", "confirm", sp, campaign.task, "all", "18.00", "EUR")
 
 
 def fit_named(model, data, info):
@@ -104,7 +106,9 @@ def take_part(campaign, person, data, results):
 
     given = {"yes": True, "least_participants": 3}
     example = {"b": np.float32(0), "w": np.zeros(3, dtype=np.float32), "steps": 3} if person == 1 else None
-    own = {"model": START_NAMED | {"head": np.zeros(2)}, "personalize": "head"} if person == 0 else {"model": example}
+    own = (
+        {"initial": START_NAMED | {"head": np.zeros(2)}, "personalize": "head"} if person == 0 else {"initial": example}
+    )
     loss = lambda model, own: evaluate([model["w"], model["b"]], own)  # noqa: E731
 
     def run():
@@ -215,9 +219,7 @@ def test_a_home_is_of_one_task_and_one_person(tmp_path, task, of):
     key = SigningKey.fresh()
     mine, home = made_up_invitation(tmp_path, "mine", key), tmp_path / "me"
     home.mkdir()
-    (home / "certificate").write_text(
-        Certificate(task * 64, participant_name(key.public), key.public, bytes(32), "").sign(key)
-    )
+    (home / "certificate").write_text(Certificate(task * 64, participant_name(key.public), "", "").sign(key))
     (home / "invitation").write_text(hashlib.sha256(b"another").hexdigest())
     with pytest.raises(SettingsError, match=f"me is the home of another {of}: name another folder"):
         crowdfl.join(mine, home=home, yes=True)
@@ -273,7 +275,7 @@ def test_a_result_has_rows_a_picture_and_a_file_as_a_simulation_has(tmp_path):
 def test_layers_that_stay_here_are_of_an_example():
     shape = ModelShape(("w",), ((3,),))
     definition = SimpleNamespace(shape=shape, training={})
-    with pytest.raises(SettingsError, match="`personalize` needs `model`"):
+    with pytest.raises(SettingsError, match="`personalize` needs `initial`"):
         _form(definition, None, ["head"])
     form = _form(definition, {"head": np.ones(2), "w": np.zeros(3)}, ["head"])
     assert (form.shape, form.personal) == (shape, ("head",))

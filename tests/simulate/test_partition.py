@@ -146,6 +146,8 @@ def test_it_is_simulated_as_it_is_and_shows_who_has_what(tmp_path):
         (lambda: partition.dirichlet(np.arange(9), 3), "goes by labels"),
         (lambda: partition.dirichlet((np.arange(9), np.arange(9)), 3, 0), "`alpha` is 0"),
         (lambda: partition.shards((np.arange(9), np.arange(9)), 5), "too few for 10 pieces"),
+        (lambda: partition.shards((np.arange(9), np.arange(9) / 2), 3), "these are measured numbers: take `iid`"),
+        (lambda: partition.dirichlet((np.arange(9), np.arange(9) / 2), 3), "these are measured numbers"),
         (lambda: partition.shards((np.arange(9), np.zeros((9, 2))), 3), "one value for each of 9"),
         (lambda: partition.by_column(np.arange(2), [1.0, float("nan")]), "missing values"),
         (lambda: partition.by_column({"text": ["a"]}, "who"), "no column is called so; there are text"),

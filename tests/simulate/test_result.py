@@ -10,10 +10,10 @@ import pytest
 
 import crowdfl
 from crowdfl.errors import PackageMissing, SettingsError
-from crowdfl.simulation.result import Bar, Cell, Lines, Shown, shown
+from crowdfl.simulation.shown import Bar, Lines, Pictured, Shown, shown
 from tests.simulate.lines import START, evaluate, people, train
 
-UNCHECKED = {"lanes": 0, "check": "none", "pay": "none"}  # what is shown of a simulation is the same
+UNCHECKED = {"check": "none"}  # what is shown of a simulation is the same
 
 
 def run(**given):
@@ -98,7 +98,7 @@ def test_progress_is_a_line_for_each_round_where_it_was_asked_for(capsys):
 
 
 def test_progress_fits_where_it_is_shown(monkeypatch):
-    """A bar on a terminal, a line in a notebook."""
+    """A bar on a terminal, a line and a picture in a notebook."""
     assert isinstance(shown(None, 3, 2), Shown)
     assert isinstance(shown(True, 3, 2), Lines)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
@@ -113,15 +113,24 @@ def test_a_bar_counts_trainings_and_leaves_lines(monkeypatch, capsys):
     assert told.count("took part") == 2
 
 
-def test_a_notebook_shows_one_line_that_changes(monkeypatch):
+def test_a_notebook_shows_a_line_and_a_picture_that_change(monkeypatch):
     """By IPython's own display, if it is there."""
-    told = []
-    handle = SimpleNamespace(update=lambda data, raw: told.append(data["text/plain"]))
+    told, pictures = [], []
+
+    def update(data, raw):
+        assert raw
+        told.append(data["text/plain"])
+        pictures.append(data["text/html"])
+
+    handle = SimpleNamespace(update=update)
     shell = type("ZMQInteractiveShell", (), {})()
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
     monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=lambda *_a, **_k: handle))
-    assert isinstance(shown(None, 3, 2), Cell)
+    assert isinstance(shown(None, 3, 2), Pictured)
     run(progress=None)
     assert told[0] == "round 1 of 2: 1 of 4 have trained"
     assert told[-1].startswith("round 2 of 2: 4 took part")
     assert all(before != after for before, after in itertools.pairwise(told))
+    assert "0 of 2 rounds are over" in pictures[0]
+    assert "2 of 2 rounds are over" in pictures[-1]
+    assert len(re.search('points="([^"]+)"', pictures[-1])[1].split()) == 2  # the loss of each round

@@ -9,10 +9,11 @@ import pytest
 
 import crowdfl
 from crowdfl.errors import FormatError, SettingsError
+from crowdfl.simulation.clear import fedavg
 from tests import subprocesses
 from tests.simulate.lines import START, evaluate, people, train
 
-UNCHECKED = {"lanes": 0, "check": "none", "pay": "none"}  # what goes on is the same
+UNCHECKED = {"check": "none"}  # what goes on is the same
 STEPS = {"none": {}, "fedavgm": {"server_step": "fedavgm"}, "fedadam": {"server_step": "fedadam", "server_rate": 0.1}}
 NAMED = {"w": START[0].astype(np.float32), "b": np.array([0.25]), "calls": np.array(5)}
 
@@ -95,7 +96,7 @@ run(folder=sys.argv[1], on_round=on_round, **STEPS["fedadam"])
 
 
 def test_a_campaign_that_was_killed_goes_on_by_the_same_call(tmp_path):
-    """After round 2, and in round 3; run once more, nothing is left to do, and nobody trains."""
+    """While it was told of round 3, which is kept; run once more, nothing is left to do, and nobody trains."""
     folder, calls = tmp_path / "campaign", []
     killed = subprocesses.run([sys.executable, "-c", CHILD, folder], env=os.environ, timeout=300)
     assert killed.returncode == -signal.SIGKILL
@@ -105,7 +106,7 @@ def test_a_campaign_that_was_killed_goes_on_by_the_same_call(tmp_path):
         return train_named(model, own, info)
 
     found = run(train_noted, folder=folder, **STEPS["fedadam"])
-    assert sorted(set(calls)) == [3, 4, 5, 6]
+    assert sorted(set(calls)) == [4, 5, 6]
     assert facts(found) == facts(run(**STEPS["fedadam"]))
     calls.clear()
     again = run(train_noted, folder=folder, **STEPS["fedadam"])
@@ -186,3 +187,58 @@ def test_rewards_and_profiles_are_carried(profile):
     assert (second.settings.profile, second.settings.decimals) == (profile, first.settings.decimals)
     assert sum(second.rewards.values()) == (8 if profile == "shares" else 0)
     assert [one.number for one in second.history] == [1, 2]
+
+
+def test_an_error_keeps_what_was_done():
+    """A function's, in a worker too, and one of CrowdFL's own; with its `result` the campaign goes on."""
+
+    def train_failing(model, own, info):
+        if (info.round, info.person) == (3, "p2"):
+            return None if own is None else 1 / 0
+        return train_named(model, own, info)
+
+    for workers in (None, 2):
+        with pytest.raises(ZeroDivisionError) as raised:
+            run(train_failing, workers=workers, **STEPS["fedavgm"])
+        assert [one.number for one in raised.value.result.history] == [1, 2]
+        assert any("2 rounds are kept in this error's `result`" in note for note in raised.value.__notes__)
+    assert facts(run(resume=raised.value.result, **STEPS["fedavgm"])) == facts(run(**STEPS["fedavgm"]))
+    with pytest.raises(SettingsError, match="returned a str") as refused:
+        run(on_round=lambda _: "no")
+    assert [one.number for one in refused.value.result.history] == [1]
+    with pytest.raises(SettingsError) as early:
+        run(rounds=0)
+    assert not hasattr(early.value, "result")
+
+
+@pytest.mark.parametrize("told", ["on_round", "evaluate_central"])
+def test_what_a_logger_or_a_test_set_raises_costs_no_round(told, tmp_path):
+    """The round is kept before either is called: nobody trains for it again."""
+    calls = []
+
+    def train_noted(model, own, info):
+        calls.append(info.round)
+        return train_named(model, own, info)
+
+    fails = {told: lambda _: 1 / 0}
+    with pytest.raises(ZeroDivisionError) as raised:
+        run(train_noted, folder=tmp_path, **fails)
+    assert [one.number for one in raised.value.result.history] == [1]
+    found = run(train_noted, folder=tmp_path)
+    assert facts(found) == facts(run())
+    assert calls.count(1) == 4
+    calls.clear()
+    with pytest.raises(ZeroDivisionError):
+        run(train_noted, rounds=1, folder=tmp_path / "last", dropouts=0.0, **fails)
+    assert len(run(train_noted, rounds=1, folder=tmp_path / "last", dropouts=0.0).history) == 1
+    assert calls == [1, 1, 1, 1]
+
+
+def test_a_rule_in_the_clear_keeps_its_rounds_too():
+    with pytest.raises(ZeroDivisionError) as raised:
+        crowdfl.simulate(
+            train, None, people(), initial=START, rounds=3, progress=False, in_the_clear=fedavg,
+            on_round=lambda done: done.number == 2 and 1 / 0,
+        )  # fmt: skip
+    assert [one.number for one in raised.value.result.history] == [1, 2]
+    assert "NOT PRIVATE" in str(raised.value.result)

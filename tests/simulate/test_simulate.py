@@ -1,5 +1,7 @@
 """crowdfl.simulate: equal to plain federated averaging, whatever the form of the model, and what it says of mistakes."""
 
+import inspect
+import re
 from collections import Counter
 from decimal import Decimal
 
@@ -7,6 +9,7 @@ import numpy as np
 import pytest
 
 import crowdfl
+from crowdfl import partition
 from crowdfl.errors import (
     EncodingError,
     LearningError,
@@ -20,6 +23,8 @@ from crowdfl.errors import (
     TooFewParticipants,
     WidthBudgetExceeded,
 )
+from crowdfl.simulation import arguments
+from crowdfl.simulation.clear import fedavg
 from tests.simulate.lines import START, evaluate, fit, people, plain, train
 
 CLOSE = 2e-7  # of float32; the servers keep nine decimals
@@ -126,14 +131,14 @@ def test_a_fraction_that_comes_after_whole_numbers_is_named():
 
 
 def test_where_everyone_counts_once_the_mean_is_taken_whatever_anyone_declares():
-    """From what was trained, within `max_norm`; a number of samples, even beyond `max_samples`, moves nothing."""
+    """From what was trained, within `max_norm`; a number of samples moves nothing."""
     data, flat = people(), np.append(*START)
     declared = {"p0": 1, "p1": 10**6, "p2": 7, "p3": 50}
 
     def train_counted(model, own, *, info):
         return train(model, own), declared[info.person]
 
-    result = run(train_counted, data=data, weighting="equal", max_norm=4.0, max_samples=10)
+    result = run(train_counted, data=data, weighting="equal", max_norm=4.0)
     for _ in result.history:
         fitted = [np.append(*fit(flat[:3], flat[3], own)) for own in data.values()]
         assert max(np.linalg.norm(one - flat) for one in fitted) < 4.0  # else they would be scaled down
@@ -157,7 +162,7 @@ def test_noise_is_of_shares_alone_and_a_crowd_too_small_for_it_is_refused(profil
     private = {"weighting": "equal", "max_norm": 4.0, "epsilon": 1.0, "lanes": 1024}
     with pytest.raises(SettingsError, match="noise of length"):
         run(**private)
-    with pytest.raises(SettingsError, match="epsilon"):
+    with pytest.raises(SettingsError, match="the profile shares"):
         run(**private, noise="any", profile=profile, insecure_test_key=True)
 
 
@@ -238,6 +243,19 @@ class Batches(list):
     dataset = ()
 
 
+class Estimator:
+    """As scikit-learn's."""
+
+    def fit(self, *_):
+        return self
+
+    def get_params(self):
+        return {}
+
+
+MEASURED = np.zeros((9, 2)), np.linspace(0.1, 0.9, 9)  # numbers where labels are wanted
+
+
 def returning(result):
     def train_other(model, data, info):
         return result(model) if info.person == "p1" else train(model, data)
@@ -293,9 +311,59 @@ def test_a_rounds_metrics_are_weighted_by_the_samples_of_that_round():
         ({"data": 7}, SettingsError, "`data` is a int"),
         ({"data": "watch:0"}, SettingsError, "`data` is a str"),
         ({"data": Batches([1, 2, 3])}, SettingsError, "`data` is a Batches; .* an entry for each person"),
-        ({"train": None}, SettingsError, "`train` is a NoneType"),
+        ({"train": None}, SettingsError, "`train` is of the type NoneType; expected a function train.model, data."),
+        ({"train": lambda a, b, c, d: a}, SettingsError, r"`train` takes a, b, c, d; expected train\(model, data\) or"),
+        (
+            {"train": lambda model, data, *, rate: model},
+            SettingsError,
+            "`train` takes model, data, rate; .*partial binds what else",
+        ),
+        ({"train": lambda: None}, SettingsError, "`train` takes no argument"),
+        ({"evaluate": lambda a, b, c, d: a}, SettingsError, "`evaluate` takes a, b, c, d"),
+        (
+            {"evaluate_central": lambda a, b, c: a},
+            SettingsError,
+            r"`evaluate_central` takes a, b, c; .*central\(model\)",
+        ),
+        ({"on_round": 3}, SettingsError, r"`on_round` is of the type int; expected a function on_round\(done\)"),
+        ({"on_round": lambda a, b: a}, SettingsError, r"`on_round` takes a, b; expected on_round\(done\)"),
+        ({"pay": "samples"}, SettingsError, "`pay` would do nothing in this task: it needs a `budget`"),
+        ({"seed": "x"}, SettingsError, "`seed` is 'x'; expected a whole number"),
+        ({"seed": 1.5}, SettingsError, "`seed` is 1.5"),
+        (
+            {"initial": [np.array([0.0, np.nan])]},
+            NotFinite,
+            "array 0 holds NaN or infinity: `initial` is what everyone",
+        ),
+        (
+            {"initial": None, "train": lambda model, _: [np.array([np.inf])] if model is None else model},
+            NotFinite,
+            r"array 0 holds NaN or infinity: train\(None, data\) made is what everyone",
+        ),
+        ({"train": lambda model, _: [model[0] * np.nan, model[1]]}, NotFinite, "p0, round 1: array 0 .* has diverged"),
+        ({"initial": Estimator()}, EncodingError, r"Estimator is an estimator: .* `\[model.coef_, model.intercept_\]`"),
+        ({"train": lambda model, _: Estimator()}, EncodingError, r"p0, round 1: Estimator is an estimator"),
+        ({"initial": Estimator}, EncodingError, "^Estimator is an estimator"),
+        ({"evaluate": lambda *_: np.nan}, None, "`score` is NaN or infinite, and so is its mean, for p0 .round 1, 2.,"),
+        ({"evaluate_central": lambda _: np.inf}, None, "`central_score` is NaN or infinite"),
+        ({"data": lambda: partition.shards(MEASURED, 3)}, SettingsError, "these are measured numbers: take `iid`, or"),
+        (
+            {"data": lambda: partition.iid(MEASURED, 3, seed="x")},
+            SettingsError,
+            "`seed` is 'x'; expected a whole number",
+        ),
+        ({"data": lambda: partition.iid(MEASURED, 3, seed=-1)}, SettingsError, "`seed` is -1; expected a whole"),
         ({"profile": "nobody's"}, SettingsError, "nobody's"),
-        ({"clips": 3}, SettingsError, "clips"),
+        ({"clips": 3}, SettingsError, "unknown argument `clips`: did you mean `clip`?"),
+        ({"model": 3}, SettingsError, "unknown argument `model`: did you mean `initial`?"),
+        ({"n_jobs": 3, "lr": 1}, SettingsError, "`n_jobs`: did you mean `workers`.*`lr`: that is yours, in `train`"),
+        ({"epochs": 3}, SettingsError, "`epochs`: that is yours, in `train`"),
+        ({"callbacks": []}, SettingsError, "`callbacks`: did you mean `on_round`?"),
+        ({"fraction_fit": 0.5}, SettingsError, "`fraction_fit`: did you mean `fraction`?"),
+        ({"num_clients": 4}, SettingsError, "`num_clients`: each entry of `data` is a person"),
+        ({"evaluate_centrally": len}, SettingsError, "`evaluate_centrally`: did you mean `evaluate_central`?"),
+        ({"sigma": 3}, SettingsError, "`sigma`: did you mean `epsilon`?"),
+        ({"nothing_like_it": 1}, SettingsError, r"`nothing_like_it`: `help\(crowdfl.simulate\)`"),
         ({"rounds": 0}, SettingsError, "rounds"),
         ({"initial": [np.array([1, 2])]}, EncodingError, "array 0 holds integers"),
         (
@@ -310,14 +378,36 @@ def test_a_rounds_metrics_are_weighted_by_the_samples_of_that_round():
     ],
 )
 def test_mistakes_are_named(given, error, named):
-    """Before anything is trained for nothing, where that is possible."""
+    """Before anything is trained for nothing, where that is possible; where it may be meant, in a note."""
+    if error is None:
+        assert re.search(named, "\n".join(run(**given).notes))
+        return
     with pytest.raises(error, match=named):
-        run(**given)
+        run(**given | {"data": made()} if callable(made := given.get("data")) else given)
+
+
+def test_every_word_of_other_programs_leads_to_one_of_ours():
+    own = {*inspect.signature(crowdfl.simulate).parameters, *crowdfl.TaskOptions.__annotations__}
+    assert {meant for meant in arguments._ELSEWHERE if " " not in meant} <= own
+    assert own.isdisjoint(arguments._MEANT)
+
+
+def test_a_metric_that_is_no_number_is_noted(tmp_path):
+    """It may be of somebody without data to evaluate on: the campaign goes on, and is kept."""
+    score = lambda _, own, info: {"loss": np.nan if info.person in ("p1", "p3") and info.round == 2 else 1.0}  # noqa: E731
+    result = run(evaluate=score, folder=tmp_path, evaluate_central=lambda _: np.inf)
+    assert result.notes == (
+        "`central_score` is NaN or infinite, and so is its mean, for the test set (round 1, 2)",
+        "`loss` is NaN or infinite, and so is its mean, for p1 (round 2), p3 (round 2)",
+    )
+    assert np.isnan(run(evaluate=score, folder=tmp_path, evaluate_central=lambda _: np.inf).history[1].metrics["loss"])
+    clear = crowdfl.simulate(train, score, people(), rounds=2, initial=START, progress=False, in_the_clear=fedavg)
+    assert clear.notes == result.notes[1:]
 
 
 def test_a_mistake_in_the_settings_costs_no_training():
     calls = []
-    for wrong in ({"profile": "x"}, {"dropouts": 2.0}, {"rounds": -1}, {"nothing": 1}):
+    for wrong in ({"profile": "x"}, {"dropouts": 2.0}, {"rounds": -1}, {"nothing": 1}, {"pay": "equal"}, {"seed": "x"}):
         with pytest.raises(SettingsError):
             run(lambda model, own: calls.append(1) or train(model, own), **wrong)
     assert calls == []

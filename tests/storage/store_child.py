@@ -54,7 +54,7 @@ def upload(store: SqlStore, number: int) -> bool:
 
 
 def enrol(store: SqlStore, who: str, limit: int) -> bool:
-    store.add_participant("t", StoredParticipant(Identity(who, b"s", b"r"), "c"), limit)
+    store.add_participant("t", StoredParticipant(Identity(who, b"s", b"r", who), "c"), limit)
     return True
 
 

@@ -55,6 +55,17 @@ def test_a_round_that_is_not_open_takes_nothing(store: SqlStore):
     assert store.uploads("t", 1) == store.uploads("t", 2) == []
 
 
+def test_bytes_that_a_closed_round_has_are_nobody_elses(store: SqlStore):
+    """Whoever sends them is not told that the round has closed: then the file, which has their name, would go."""
+    store.set_round("t", None, Round(1, 0.0))
+    store.acknowledge("t", 1, [upload(1)])
+    store.set_round("t", Round(1, 0.0), Round(1, 0.0, RoundState.CLOSED))
+    same, again, other = store.acknowledge("t", 1, [upload(1, "p2"), upload(1), upload(3, "p1")])
+    assert isinstance(same, AlreadyCounted)
+    assert again is False
+    assert isinstance(other, RoundNotOpen)
+
+
 def test_what_could_be_confused_is_found_by_indexes(sql_store: SqlStore):
     """However many uploads a task has: no arm looks through all of them."""
     if sql_store.engine.dialect.name != "sqlite":

@@ -16,8 +16,7 @@ from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import BackupDamaged, BackupError, BackupRefused, BackupToolMissing, NotReady, StoreTooNew
 from crowdfl.roles.records import Round, StoredTask, Upload
 from crowdfl.roles.sp.uploads import upload_name
-from crowdfl.storage import backup as database_copy
-from crowdfl.storage import migrations
+from crowdfl.storage import database_copy, migrations
 from crowdfl.storage.archive import Manifest
 from crowdfl.storage.backup import BackupSource, restoring, write_backup
 from crowdfl.storage.blobs import FileBlobs

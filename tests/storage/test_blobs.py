@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from crowdfl.errors import Conflict, FormatError, NotReady
-from crowdfl.storage.blobs import FileBlobs, MemoryBlobs
+from crowdfl.simulation.disks import FileDisk
+from crowdfl.storage.blobs import FileBlobs
+from crowdfl.storage.memory_blobs import MemoryBlobs
 
 BAD_NAMES = {
     "up": "../x",
@@ -204,6 +206,17 @@ def test_a_put_is_on_disk_with_its_name_and_the_folders_above(file_blobs: FileBl
     told.clear()
     file_blobs.put("c/d", b"x")  # said to be there only when its name is durable too
     assert told[-1] == "c"
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_simulation_waits_for_no_disk_only_where_it_says_so(tmp_path, monkeypatch, durable):
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    blobs = FileDisk(tmp_path, durable=durable).blobs("role/blobs")
+    blobs.put("a/b", b"x")
+    blobs.delete("a/b")
+    blobs.clear("a")
+    assert bool(synced) == durable
 
 
 def test_of_two_that_put_at_once_one_wins_whole(blobs: Blobs):

@@ -60,11 +60,11 @@ def test_a_plan_that_reads_a_crowd_is_seen():
 def test_a_phone_that_looks_costs_one_read_by_key(tmp_path):
     """What never changes was read before."""
     desk, statements = Desk.funded(tmp_path), []
-    desk.sp.papers(desk.task)
+    desk.sp.core.papers(desk.task)
     event.listen(desk.sp.store.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
     with plans(desk.sp.store) as found:
-        desk.sp.papers(desk.task)
-        desk.sp.status(desk.task)
+        desk.sp.core.papers(desk.task)
+        desk.sp.tasks.status(desk.task)
     assert [statement.split()[0] for statement in statements] == ["BEGIN", "SELECT"]
     assert not [plan for plan, _ in found if is_slow(plan)]
 
@@ -79,16 +79,15 @@ def test_an_upload_an_enrolment_and_a_look_read_by_key(tmp_path):
         guard = ByParticipant(desk.sp)
         with plans(desk.sp.store) as found:
             late = desk.invite(1)[-1]
-            desk.sp.status(desk.task)
+            desk.sp.tasks.status(desk.task)
             desk.sp.store.task(desk.task)
             for person in desk.crowd[:3]:
                 person.encrypt(1, desk.initial, 5)
                 anyio.run(guard._key, desk.task, person.keys.who)
                 person.send(1)
-                desk.sp.is_drawn(desk.task, 1, person.keys.who)
+                desk.sp.uploads.is_drawn(desk.task, 1, person.keys.who)
                 desk.sp.store.upload(desk.task, 1, person.keys.who)
             desk.sp.steps.due(desk.task, desk.sp.store.round(desk.task, 1))
-            desk.sp.steps.introductions.due(desk.sp.store.task(desk.task))
         assert len(found) > 30
         assert [entry for entry in found if is_slow(entry[0])] == []
         with plans(desk.csp.store) as found:
@@ -131,9 +130,10 @@ def test_counts_follow_whatever_happens(sql_store: SqlStore):
         if what == 0 or known is None:
             people.append(f"p{step}")
             key = SigningKey.fresh().public
-            newcomer = StoredParticipant(Identity(people[-1], key, key), "certificate")
-            free = known is not None and known.replaced_by is None
-            store.add_participant("t", replace(newcomer, replaces=who if free and dice.random() < 0.3 else None), 1000)
+            old = known if known is not None and known.replaced_by is None and dice.random() < 0.3 else None
+            place, device = (people[-1], 1) if old is None else (old.identity.place, old.device + 1)
+            newcomer = StoredParticipant(Identity(people[-1], key, key, place), "certificate", device)
+            store.add_participant("t", newcomer, 1000)
         elif what == 1:
             store.leave("t", who)
         elif what == 2 and known.state == "left":

@@ -10,7 +10,9 @@ from crowdfl.protocols.claims import KeptClaim
 from crowdfl.protocols.profile import SpRecord
 from crowdfl.protocols.records import Look, MemoryRecords
 from crowdfl.roles.records import StoredTask
-from crowdfl.storage.blobs import FileBlobs, MemoryBlobs, SealedBlobs
+from crowdfl.storage.blobs import FileBlobs
+from crowdfl.storage.memory_blobs import MemoryBlobs
+from crowdfl.storage.sealed_blobs import SealedBlobs
 from crowdfl.storage.sql import SqlStore
 
 SECRET = b"a mask seed that nobody must find"

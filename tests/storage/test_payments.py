@@ -4,18 +4,22 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from tests.hosts import SMALL_TASK, small_definition
 from tests.subprocesses import until
 
+from crowdfl.crypto.sealing import SigningKey
+from crowdfl.documents.signed import Definition
 from crowdfl.errors import Conflict, PaymentFailed, PaymentUnknown, SettingsError, UnknownPayment
 from crowdfl.roles.ports import ManualClock, SpStore
-from crowdfl.roles.records import PaymentState, StoredPayment
+from crowdfl.roles.records import PaymentState, StoredPayment, StoredTask, TaskState
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.money import Payments, resolve_payment
 from crowdfl.services.background.workers import PayoutCommand
+from crowdfl.settings import TaskSettings
 
 PATIENCE = 120.0
 NEVER = 10_000.0  # seconds of a lease that no test waits for
@@ -30,13 +34,21 @@ class Bank:
 
     def __post_init__(self) -> None:
         self.told: list[str] = []
+        key = SigningKey.fresh()
+        draft = small_definition(TaskSettings.of(**SMALL_TASK)).dated(1000.0)
+        definition = replace(draft, requester=key.public).sign(key)
+        self.task = Definition.open(definition).task
+        self.store.add_task(StoredTask(self.task, definition, "", TaskState.RUNNING))
 
-    def owes(self, *people: str) -> None:
+    def owes(self, *people: str, sequence: int = 1) -> None:
         for who in people:
-            self.store.add_payment(StoredPayment("t", who, 5, "c", "{}", PaymentState.PENDING, self.clock.now()))
+            now = self.clock.now()
+            self.store.add_payment(StoredPayment(self.task, who, sequence, 5, 0, PaymentState.PENDING, now))
 
-    def payments(self, pay: Callable[[StoredPayment], None] | None = None, lease: float = NEVER) -> Payments:
-        return Payments(self, SpOptions(on_paid=pay or self.pay, lease_seconds=lease))
+    def payments(
+        self, pay: Callable[[StoredPayment], None] | None = None, lease: float = NEVER, **more: str
+    ) -> Payments:
+        return Payments(self, SpOptions(on_paid=pay or self.pay, lease_seconds=lease, **more))
 
     def pay(self, payment: StoredPayment) -> None:
         self.told.append(payment.who)
@@ -44,8 +56,8 @@ class Bank:
     def state(self, who: str) -> PaymentState:
         return self.found(who).state
 
-    def found(self, who: str) -> StoredPayment:
-        payment = self.store.payment("t", who)
+    def found(self, who: str, sequence: int = 1) -> StoredPayment:
+        payment = self.store.payment(self.task, who, sequence)
         assert payment is not None
         return payment
 
@@ -124,11 +136,80 @@ def test_the_operators_word_counts_more_than_a_late_program(bank: Bank):
     """Once somebody has dealt with it, a process that comes back changes nothing."""
     with hooks_under_way(bank, NEVER):
         bank.clock.time += 2 * NEVER
-        resolve_payment(bank, "t", "ada", "again")
+        resolve_payment(bank, bank.task, "ada", "again")
         assert bank.payments().run_one() is True
         assert bank.told == ["ada"]
         attempts = bank.found("ada").attempts
     assert (bank.state("ada"), bank.found("ada").attempts, attempts) == (PaymentState.PAID, 2, 2)
+
+
+@pytest.mark.parametrize("ends", [PaymentFailed("no"), PaymentUnknown("too slow"), None])
+def test_a_late_answer_of_an_earlier_attempt_changes_nothing(bank: Bank, ends: Exception | None):
+    """While the second one runs: else it would be set back, and a third program would run."""
+    late, slow = threading.Event(), threading.Event()
+
+    def first(payment: StoredPayment) -> None:
+        assert late.wait(PATIENCE)
+        if ends is not None:
+            raise ends
+
+    def second(payment: StoredPayment) -> None:
+        assert slow.wait(PATIENCE)
+        bank.pay(payment)
+
+    resolve_payment(bank, bank.task, "bob", "paid")
+    runners = [threading.Thread(target=bank.payments(pay, owner="a process").run_one) for pay in (first, second)]
+    runners[0].start()
+    until(lambda: bank.state("ada") is PaymentState.RUNNING)
+    bank.clock.time += 2 * NEVER
+    resolve_payment(bank, bank.task, "ada", "again")
+    runners[1].start()
+    until(lambda: bank.found("ada").attempts == 2)
+    late.set()
+    runners[0].join()
+    assert bank.state("ada") is PaymentState.RUNNING, "the second attempt's"
+    assert bank.payments().run_one() is False
+    slow.set()
+    runners[1].join()
+    assert (bank.told, bank.state("ada"), bank.found("ada").attempts) == (["ada"], PaymentState.PAID, 2)
+
+
+def test_a_late_answer_of_another_process_changes_nothing(bank: Bank):
+    """Whose attempt it is, is told by its owner too: a store that was set back counts attempts from where it was."""
+    late = threading.Event()
+
+    def first(payment: StoredPayment) -> None:
+        assert late.wait(PATIENCE)
+        raise PaymentFailed("no")
+
+    runner = threading.Thread(target=bank.payments(first).run_one)
+    runner.start()
+    until(lambda: bank.state("ada") is PaymentState.RUNNING)
+    mine = bank.found("ada")
+    theirs = replace(mine, owner="another")
+    assert bank.store.change_payment(mine, theirs)
+    late.set()
+    runner.join()
+    assert bank.found("ada") == theirs
+
+
+def test_instalments_of_one_person_are_paid_each(bank: Bank):
+    bank.owes("ada", sequence=4)
+    payments = bank.payments()
+    assert [payments.run_one() for _ in range(4)] == [True, True, True, False]
+    assert bank.told == ["ada", "bob", "ada"]
+    assert bank.found("ada").key != bank.found("ada", 4).key
+
+
+def test_a_payment_is_named_by_its_key_where_its_participant_has_several(bank: Bank):
+    bank.owes("ada", sequence=4)
+    with pytest.raises(Conflict, match=bank.found("ada", 4).key):
+        resolve_payment(bank, bank.task, "ada", "paid")
+    resolve_payment(bank, bank.task, bank.found("ada", 4).key, "paid")
+    assert bank.state("ada") is PaymentState.PENDING, "nobody but a payer pays all that came before with one"
+    resolve_payment(bank, bank.task, "ada", "paid")
+    assert bank.state("ada") is PaymentState.PAID
+    resolve_payment(bank, bank.task, "ada", "paid")
 
 
 def test_a_program_that_says_no_is_run_again_later(bank: Bank):
@@ -176,27 +257,27 @@ def test_the_operator_decides_what_is_unknown(bank: Bank):
     """Paid is paid; again is run once more; nothing else can be said, nor of anyone else."""
     payments = bank.payments(lambda _payment: (_ for _ in ()).throw(PaymentUnknown("too slow")))
     assert [payments.run_one() for _ in range(3)] == [True, True, False]
-    resolve_payment(bank, "t", "ada", "paid")
-    resolve_payment(bank, "t", "ada", "paid")
-    resolve_payment(bank, "t", "bob", "again")
+    resolve_payment(bank, bank.task, "ada", "paid")
+    resolve_payment(bank, bank.task, "ada", "paid")
+    resolve_payment(bank, bank.task, "bob", "again")
     willing = bank.payments()
     assert [willing.run_one(), willing.run_one()] == [True, False]
     assert bank.told == ["bob"]
     with pytest.raises(Conflict, match="paid"):
-        resolve_payment(bank, "t", "bob", "again")
+        resolve_payment(bank, bank.task, "bob", "again")
     with pytest.raises(UnknownPayment):
-        resolve_payment(bank, "t", "eve", "paid")
+        resolve_payment(bank, bank.task, "eve", "paid")
     with pytest.raises(SettingsError, match="perhaps"):
-        resolve_payment(bank, "t", "bob", "perhaps")
+        resolve_payment(bank, bank.task, "bob", "perhaps")
 
 
 def test_an_operator_who_pays_by_hand_says_so(bank: Bank):
     """Without a program payments wait; one that is under way is not the operator's to end."""
     none = Payments(bank, SpOptions(lease_seconds=NEVER))
     assert none.run_one() is False
-    resolve_payment(bank, "t", "bob", "paid")
+    resolve_payment(bank, bank.task, "bob", "paid")
     with hooks_under_way(bank, NEVER), pytest.raises(Conflict, match="running"):
-        resolve_payment(bank, "t", "ada", "paid")
+        resolve_payment(bank, bank.task, "ada", "paid")
     assert bank.told == ["ada"]
 
 
@@ -219,7 +300,7 @@ def script(folder: Path, text: str) -> tuple[str, ...]:
 
 
 def payment() -> StoredPayment:
-    return StoredPayment("task", "who", 12, "c", "{}", PaymentState.RUNNING, 0.0)
+    return StoredPayment("task", "who", 1, 12, 0, PaymentState.RUNNING, 0.0)
 
 
 def test_a_program_gets_the_payment_and_its_key(tmp_path: Path):

@@ -10,8 +10,8 @@ from crowdfl.errors import Conflict, NotReady, PassphraseError, StoreUnavailable
 from crowdfl.roles.sp.uploads import upload_name
 from crowdfl.services.cluster.worker import Store, WorkPart, run_part
 from crowdfl.settings import S3Settings
-from crowdfl.storage.blobs import SealedBlobs
 from crowdfl.storage.s3 import S3Blobs
+from crowdfl.storage.sealed_blobs import SealedBlobs
 
 pytestmark = pytest.mark.second
 LONG = bytes(range(256)) * 8192  # 2 MB: read by way of a file

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from crowdfl.errors import Conflict, KeyFileDamaged, NotReady, PassphraseError
-from crowdfl.storage.blobs import FileBlobs, SealedBlobs, require_open
+from crowdfl.storage.blobs import FileBlobs
+from crowdfl.storage.sealed_blobs import SealedBlobs, require_open
 
 FAST = 8
 PHRASE = "correct horse"

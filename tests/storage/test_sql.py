@@ -16,6 +16,7 @@ from crowdfl.errors import (
     NotEnoughMoney,
     NotReady,
     Overtaken,
+    Replaced,
     TaskFull,
     UnknownDeposit,
     UnknownParticipant,
@@ -35,10 +36,12 @@ from crowdfl.roles.records import (
     RoundState,
     StoredDeposit,
     StoredParticipant,
+    StoredPayee,
     StoredPayment,
     StoredTask,
     Tombstone,
     Upload,
+    UsedInvitation,
 )
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, earned_account
 from crowdfl.storage.sql import SqlStore
@@ -49,7 +52,8 @@ DEPOSIT = Movement("deposit 1", REQUESTER, ESCROW, 100)
 
 def person(number: int) -> StoredParticipant:
     """A participant with bytes that no text column could hold."""
-    return StoredParticipant(Identity(f"p{number}", bytes([0, 255, number]), b"\x00reading"), f"certificate {number}")
+    identity = Identity(f"p{number}", bytes([0, 255, number]), b"\x00reading", f"{number}")
+    return StoredParticipant(identity, f"certificate {number}")
 
 
 @pytest.mark.second
@@ -252,11 +256,18 @@ def test_a_released_lease_is_free_and_only_its_owner_releases_it(store: SqlStore
 
 
 def test_an_invitation_serves_one_holder(store: SqlStore):
-    store.use_invitation("t", "7", "p1")
-    store.use_invitation("t", "7", "p1")
+    store.use_invitation("t", UsedInvitation("7", 1, "p1"), "c1")
+    store.use_invitation("t", UsedInvitation("7", 1, "p1"), "c1")
     with pytest.raises(InvitationRefused):
-        store.use_invitation("t", "7", "p2")
-    store.use_invitation("other", "7", "p2")
+        store.use_invitation("t", UsedInvitation("7", 1, "p2"), "c2")
+    store.use_invitation("other", UsedInvitation("7", 1, "p2"), "c2")
+    with pytest.raises(InvitationRefused, match="nobody has joined"):
+        store.use_invitation("t", UsedInvitation("8", 2, "p3"), "c3")
+    store.use_invitation("t", UsedInvitation("7", 3, "p3"), "c3")  # the second one never came
+    with pytest.raises(InvitationRefused, match="taken this one's place"):
+        store.use_invitation("t", UsedInvitation("7", 2, "p4"), "c4")
+    assert store.used_invitations("t") == [UsedInvitation("7", 1, "p1"), UsedInvitation("7", 3, "p3")]
+    assert [store.certified("t", name) for name in ("7", "p1", "p3", "p4")] == ["c3", "c3", "c3", None]
 
 
 @dataclass
@@ -280,7 +291,7 @@ def test_a_request_has_one_answer(store: SqlStore):
     assert store.answer_context("t", "r") == (TASK, 1, None)
     store.set_records("t", Look(Source(store)), "r", "blob")
     late = Look(Source(store))
-    late.put(KeptClaim(b"late"), who="p")
+    late.put(KeptClaim(destination=b"late"), who="p")
     with pytest.raises(Overtaken):
         store.set_records("t", late, "r", "other")
     assert store.answered("t", "r") == "blob"
@@ -292,16 +303,16 @@ def test_a_request_has_one_answer(store: SqlStore):
 def test_records_are_set_if_all_that_was_read_stands(store: SqlStore):
     """What was read and is not written is compared too, and what is new must not be there."""
     first, reader, writer, blind = (Look(Source(store)) for _ in range(4))
-    first.put(KeptClaim(b"1"), 1, who="p")
+    first.put(KeptClaim(destination=b"1"), 1, who="p")
     store.set_records("t", first, "first", None)
     assert store.answered("t", "first") is None
-    assert reader.get(KeptClaim, 1, who="p") == KeptClaim(b"1")
+    assert reader.get(KeptClaim, 1, who="p") == KeptClaim(destination=b"1")
     assert reader.get(KeptClaim, 2, who="p") is None
-    reader.put(KeptClaim(b"by the reader"), 3)
+    reader.put(KeptClaim(destination=b"by the reader"), 3)
     assert writer.get(KeptClaim, 2, who="p") is None
-    writer.put(KeptClaim(b"2"), 2, who="p")
+    writer.put(KeptClaim(destination=b"2"), 2, who="p")
     store.set_records("t", writer, "writer", "blob")
-    blind.put(KeptClaim(b"3"), 2, who="p")
+    blind.put(KeptClaim(destination=b"3"), 2, who="p")
     for look in (reader, blind, first):
         with pytest.raises(Overtaken):
             store.set_records("t", look, "reader", "blob of the reader")
@@ -314,13 +325,13 @@ def test_a_record_that_was_erased_is_not_a_new_one(store: SqlStore):
     """Else a look of before its time could not tell."""
     early, maker = Look(Source(store)), Look(Source(store))
     assert early.get(KeptClaim, 1) is None
-    maker.put(KeptClaim(b"1"), 1)
+    maker.put(KeptClaim(destination=b"1"), 1)
     store.set_records("t", maker, "1", None)
     eraser = Look(Source(store))
     eraser.erase(KeptClaim, 1)
     store.set_records("t", eraser, "2", None)
     assert Look(Source(store)).get(KeptClaim, 1) is None
-    early.put(KeptClaim(b"2"), 1)
+    early.put(KeptClaim(destination=b"2"), 1)
     with pytest.raises(Overtaken):
         store.set_records("t", early, "3", None)
 
@@ -328,11 +339,11 @@ def test_a_record_that_was_erased_is_not_a_new_one(store: SqlStore):
 def test_of_a_task_single_columns_change(store: SqlStore):
     store.add_task(TASK)
     end = Tombstone("cancelled", EndedBy.REQUESTER, "enough", "signed")
-    changes = {"end": end, "paused_at": 0.1, "epoch": "e", "unreconciled": True, "csp_told": 7, "sole_holder": True}
+    changes = {"end": end, "paused_at": 0.1, "epoch": "e", "unreconciled": True, "sole_holder": True}
     store.change_task("t", **changes)
     assert store.task("t") == replace(TASK, **changes)
-    store.change_task("t", paused_at=None, restored=True, kgc_told_end=2.5)
-    changed = replace(TASK, **changes | {"paused_at": None, "restored": True, "kgc_told_end": 2.5})
+    store.change_task("t", paused_at=None, rolled_back=True, kgc_told_end=2.5)
+    changed = replace(TASK, **changes | {"paused_at": None, "rolled_back": True, "kgc_told_end": 2.5})
     assert store.tasks() == [changed]
     assert changed.unnotified(["kgc", "csp"]) == ["csp"]
 
@@ -345,13 +356,33 @@ def test_a_reply_is_used_once(store: SqlStore):
     assert store.replies("t", 1) == {}
 
 
-def test_whom_csp_refused_is_known(store: SqlStore):
+def device(who: str, place: str, number: int) -> StoredParticipant:
+    return StoredParticipant(Identity(who, who.encode(), b"reading", place), "certificate", number)
+
+
+def test_the_first_keys_of_an_invitation_stand(store: SqlStore):
+    """Whoever comes with others under it is refused, and so is one who is known under another."""
     store.add_task(TASK)
-    store.add_participant("t", person(1), 2)
-    store.mark_refused("t", "p1", refused=True)
-    assert store.refused("t") == {"p1"}
-    store.mark_refused("t", "p1", refused=False)
-    assert store.refused("t") == frozenset()
+    store.add_participant("t", device("a", "7", 1), 3)
+    with pytest.raises(Conflict, match="first keys stand"):
+        store.add_participant("t", device("b", "7", 1), 3)
+    with pytest.raises(Conflict, match="another invitation"):
+        store.add_participant("t", device("a", "8", 1), 3)
+    assert [one.identity.who for one in store.participants("t")] == ["a"]
+
+
+def test_a_newer_device_takes_the_place_and_no_older_one_comes_back(store: SqlStore):
+    """Also one that never came: it takes no second place in a full task."""
+    store.add_task(TASK)
+    store.add_participant("t", device("a", "7", 1), 1)
+    store.add_participant("t", device("c", "7", 3), 1)
+    for who, number in (("a", 1), ("b", 2)):
+        with pytest.raises(Replaced):
+            store.add_participant("t", device(who, "7", number), 1)
+    assert [(one.identity.who, one.state) for one in store.participants("t")] == [("a", "replaced"), ("c", "in")]
+    assert store.devices("t", "7") == ["a", "c"]
+    with pytest.raises(TaskFull):
+        store.add_participant("t", device("d", "8", 2), 1)
 
 
 def test_the_clock_is_noted_bit_by_bit(store: SqlStore):
@@ -387,7 +418,7 @@ def test_names_that_one_database_could_not_hold_are_refused_by_all(store: SqlSto
     with pytest.raises(FormatError):
         store.task(name)
     with pytest.raises(FormatError):
-        store.use_invitation("t", name, "p1")
+        store.use_invitation("t", UsedInvitation(name, 1, "p1"), "c")
     with pytest.raises(FormatError):
         store.add_task(StoredTask(name, "definition", "appointment", "running"))
     assert store.tasks() == []
@@ -401,7 +432,7 @@ def test_rounds_that_cannot_be_are_refused_by_all(store: SqlStore, number: int):
 
 
 ANNOUNCED = StoredDeposit("t", "a", 5, DepositState.PENDING, 1.5)
-PAYMENT = StoredPayment("t", "ada", 7, "c" * 64, '{"1": 7}', PaymentState.PENDING, 1.5)
+PAYMENT = StoredPayment("t", "ada", 1, 7, 2, PaymentState.PENDING, 1.5)
 
 
 def test_a_deposit_is_kept_as_it_was_announced_and_decided(store: SpStore):
@@ -440,14 +471,44 @@ def test_a_payment_is_changed_by_whoever_knows_it_as_it_is(store: SpStore):
     taken = replace(PAYMENT, state=PaymentState.RUNNING, owner="one", since=2.125, until=3.0625, attempts=1)
     assert store.change_payment(PAYMENT, taken) is True
     assert store.change_payment(PAYMENT, replace(taken, owner="two")) is False
-    assert store.payment("t", "ada") == taken
+    assert store.payment("t", "ada", 1) == taken
     for other in (replace(taken, until=9.0), replace(taken, attempts=2), replace(taken, error="e")):
         assert store.change_payment(other, replace(taken, state=PaymentState.PAID)) is False
     assert store.change_payment(taken, replace(taken, state=PaymentState.UNKNOWN, until=None, error="why")) is True
-    assert store.payments(states=[PaymentState.UNKNOWN]) == [store.payment("t", "ada")]
+    assert store.payments(states=[PaymentState.UNKNOWN]) == [store.payment("t", "ada", 1)]
     assert store.payments(states=[PaymentState.PENDING, PaymentState.RUNNING]) == []
-    assert store.payment("t", "bob") is None
+    assert store.payment("t", "bob", 1) is None
+    assert store.payment("t", "ada", 2) is None
     assert store.payments("u") == []
+
+
+def test_instalments_of_one_person_are_rows_of_their_own(store: SpStore):
+    """In order of their sequence, whichever was added first; a change is of one."""
+    second = replace(PAYMENT, sequence=3)
+    for one in (second, PAYMENT, replace(PAYMENT, who="bob")):
+        store.add_payment(one)
+    paid = replace(second, state=PaymentState.PAID)
+    assert store.change_payment(second, paid) is True
+    assert store.instalments("t", "ada") == [PAYMENT, paid]
+    assert len({one.key for one in store.payments()}) == 3
+
+
+def test_what_the_payer_is_shown_is_kept_by_person(store: SpStore):
+    """Of two who saw the same, one is second."""
+    nothing = store.payee("t", "ada")
+    assert nothing == StoredPayee("t", "ada")
+    said = replace(nothing, offered=b"a", destination=b"b", statement=b"c", sequence=3, named=b"d")
+    assert store.change_payee(nothing, said) is True
+    assert store.change_payee(nothing, replace(said, offered=b"other")) is False
+    assert store.payees("t") == {"ada": said}
+    assert store.payees("u") == {}
+
+
+def test_what_the_bank_has_paid_before_is_kept_by_key(store: SpStore):
+    store.mark_paid_before("t", {"k": 5, "l": 6})
+    store.mark_paid_before("t", {"k": 5})
+    assert store.paid_before("t") == {"k": 5, "l": 6}
+    assert store.paid_before("u") == {}
 
 
 def test_a_change_that_is_undone_has_not_been_made(store: SpStore):

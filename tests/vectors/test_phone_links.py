@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from crowdfl.documents.invitations import Invitation
 from crowdfl.documents.links import invitation_link, read_link
-from crowdfl.documents.signed import Invitation
 from crowdfl.errors import DocumentError
 from crowdfl.settings import ParticipantSettings
 
@@ -30,9 +30,10 @@ def test_a_link_brings_the_invitation_back_to_the_letter(case):
     """So that the requester's signature still holds, and KGC finds the one that it was."""
     found = read_link(case["link"])
     assert found.to_bytes().hex() == case["message"]
-    assert (found.invitation, found.task) == (case["invitation"], case["task"])
-    opened = Invitation.open(found.invitation, bytes.fromhex(VECTORS["requester"]))
-    assert (opened.task, opened.expires) == (case["task"], case["expires"])
+    assert (found.ticket.text, found.task) == (case["invitation"], case["task"])
+    opened = Invitation.open(found.ticket.invitation, bytes.fromhex(VECTORS["requester"]))
+    assert (opened.task, opened.expires, opened.device) == (case["task"], case["expires"], case["device"])
+    assert opened.key == found.ticket.key.public
     assert (found.kgc, found.sp or case["page"].removesuffix("/join/")) == (case["kgc"], case["sp"])
     assert (found.kgc_key.hex(), found.sp_key.hex()) == (case["kgc_key"], case["sp_key"])
 
@@ -46,7 +47,9 @@ def test_a_link_does_not_show_what_it_holds():
     case = VECTORS["good"][0]
     found = read_link(case["link"])
     assert "signature" not in repr(found)
-    assert "number" not in repr(found) + repr(found.envelope) + repr(Invitation.read(found.envelope))
+    shown = repr(found) + repr(found.ticket) + repr(found.ticket.opened)
+    assert "number" not in shown
+    assert str(found.key) not in shown
 
 
 def test_what_is_no_invitation_gets_no_link():

@@ -5,6 +5,7 @@ import re
 import struct
 from dataclasses import astuple, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from crowdfl import errors
 from crowdfl.crypto.sealing import ReaderKey, SigningKey, seal_to
 from crowdfl.documents.destination import SEALED_BYTES, Destination, checked, open_destination
 from crowdfl.documents.envelope import Envelope, encode_for_signing
-from crowdfl.documents.signed import Appointment, Certificate, Definition, Receipt, participant_name
+from crowdfl.documents.invitations import Certificate
+from crowdfl.documents.signed import Appointment, ClaimsExtension, Definition, Receipt, participant_name
 from crowdfl.documents.task_summary import estimate
 from crowdfl.errors import CrowdFLError, SettingsError
 from crowdfl.learning.models.forms import from_safetensors
@@ -66,7 +68,7 @@ def test_where_to_be_paid_is_signed_and_sealed_as_a_phone_does():
     to = Destination(**body | {name: bytes.fromhex(body[name]) for name in ("signing", "payer")})
     assert to.sign(KEYS["participant"]) == PAY["signed"]
     sealed = seal_to(key.public, PAY["signed"].encode().ljust(1536), PAY["context"].encode())
-    assert open_destination(key, sealed, to.task, to.who, int(PAY["claimed"])) == to
+    assert open_destination(key, sealed, to.task, to.who, int(to.counter)) == to
     assert len(to.seal(KEYS["participant"])) == len(sealed) == SEALED_BYTES
 
 
@@ -91,6 +93,17 @@ def test_receipts_that_are_refused(case):
             Receipt.open(case["text"], KEYS["sp"].public)
     else:
         assert Receipt.open(case["text"], KEYS["sp"].public) != fine
+
+
+def test_an_extension_of_claims_is_by_csp_and_within_the_time_to_claim():
+    cases, ends = OTHERS[ClaimsExtension.kind], OTHERS["ends"]
+    window = ends["claims_until"] - ends["rounds_until"]
+    defined, key = SimpleNamespace(task=OTHERS["task"], claim_window=window, **ends), KEYS["csp"].public
+    assert ClaimsExtension.open_of(cases["text"], defined, key).until == ends["claims_until"] + window
+    for case in cases["bad"]:
+        with pytest.raises(CrowdFLError) as caught:
+            ClaimsExtension.open_of(case["text"], defined, key)
+        assert type(caught.value).__name__ == case["error"], case["name"]
 
 
 @pytest.mark.parametrize("document", [Appointment, Certificate])

@@ -12,8 +12,8 @@ import json
 import pytest
 
 from crowdfl.crypto import encoding, randomness
+from crowdfl.crypto.coins import Coins
 from crowdfl.crypto.paillier import budget
-from crowdfl.crypto.randomness import Coins
 from crowdfl.crypto.shares import dcf, ring, sketch
 from crowdfl.protocols.shares import chain, rule_widths, server_optimizers, shape, widths
 from crowdfl.protocols.shares.circuits import reciprocal, scalars

@@ -1,8 +1,10 @@
 """Every case of vectors/shares_messages.json: this program makes and reads the messages that the vectors spell out."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -10,8 +12,18 @@ import pytest
 from crowdfl import errors
 from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.sealing import ReaderKey, SigningKey, verify
-from crowdfl.protocols.claims import RewardEnvelope, make_claim, open_reward
+from crowdfl.protocols.claims import (
+    Beside,
+    ClaimsCsp,
+    ClaimsSp,
+    Earned,
+    RewardEnvelope,
+    limits_of,
+    make_claim,
+    open_reward,
+)
 from crowdfl.protocols.profile import ParticipantKeys, TaskSpec, Tools
+from crowdfl.protocols.records import Look, MemoryRecords
 from crowdfl.protocols.shares.chain import ModelChain, first_base
 from crowdfl.protocols.shares.circuits.lanes import coins
 from crowdfl.protocols.shares.dealing.keys import SharesReaderBundle
@@ -39,6 +51,7 @@ from crowdfl.protocols.shares.round.manifest import (
     manifest_of,
     open_seals,
 )
+from crowdfl.protocols.shares.round.rewards import earned_openly
 from crowdfl.protocols.shares.round.upload import (
     UploadBody,
     expanded_samples,
@@ -182,8 +195,21 @@ def test_the_reward_and_its_claim():
     assert divmod(opened, REWARD_MODULUS) == (AVERAGE["total"], owner["samples"])
     amount = SHAPE.reward_form.payable(opened, SHAPE.payment)
     assert amount == REWARD["amount"] == SHAPE.payment * owner["samples"] // AVERAGE["total"]
-    claim = make_claim(VECTORS["task"], owner["who"], {1: amount}, {1: envelope}, SIGNING[owner["who"]])
+    shown = {1: reader.open(envelope.sealed, bytes.fromhex(REWARD["context"]))}
+    claim = make_claim(VECTORS["task"], owner["who"], {1: amount}, {1: envelope}, shown, SIGNING[owner["who"]])
     assert claim.to_bytes().hex() == REWARD["claim"]
+
+
+class KeptPart(NamedTuple):
+    """What CSP keeps of one person."""
+
+    earned: Mapping[int, Earned]
+
+    def reward(self, _records, round_number, _who):
+        return self.earned.get(round_number)
+
+    def shown(self, *_shown):
+        return None
 
 
 def test_an_equal_part_and_its_claim():
@@ -195,6 +221,20 @@ def test_an_equal_part_and_its_claim():
     phone = SharesProfile().participant(replace(SHAPE.spec, settings=settings), bundle, keys, Tools.unwatched())
     assert phone.open_reward(bytes.fromhex(given["envelope"]), 1) == given["amount"]
     assert phone.claim().hex() == given["claim"]
+    beside = given["beside"]
+    said = Beside(tuple(beside["unused"]), bytes.fromhex(beside["destination"]), beside["counter"])
+    claim = phone.claim(said)
+    assert claim.hex() == beside["claim"]
+    nothing = make_claim(VECTORS["task"], owner["who"], {}, {}, {}, keys.signing, said)
+    assert nothing.to_bytes().hex() == beside["claim without rewards"]
+    shape = SharesShape(replace(SHAPE.spec, settings=settings))
+    kept = KeptPart({1: earned_openly(given["amount"], shape.payment)})
+    csp = ClaimsCsp(shape.spec, shape.reward_form, CSP, {owner["who"]: keys.signing.public}, kept)
+    attestation = csp.answer(Look(MemoryRecords()), claim)
+    assert attestation.to_bytes().hex() == beside["attestation"]
+    assert attestation.statement.hex() == beside["statement"]
+    sp = ClaimsSp(shape.spec, CSP.public, {owner["who"]: keys.signing.public}, limits_of(shape.reward_form, 5))
+    assert sp.attested(claim, attestation.to_bytes()).amounts == {1: given["amount"]}
 
 
 @pytest.mark.parametrize("case", VECTORS["records"], ids=lambda case: case["name"])

@@ -9,7 +9,8 @@ import pytest
 
 from crowdfl import errors
 from crowdfl.crypto.shares.dcf import corrections_bytes, evaluate, generate
-from crowdfl.crypto.shares.ring import Ring, RunningSum, expand
+from crowdfl.crypto.shares.expansion import expand
+from crowdfl.crypto.shares.ring import Ring, RunningSum
 from crowdfl.crypto.shares.sketch import Sketch
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "shares_expansion.json").read_text(encoding="utf-8"))

@@ -4,7 +4,7 @@ import importlib.util
 import json
 import math
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,11 +16,13 @@ from crowdfl.crypto.paillier import pctd
 from crowdfl.crypto.paillier.packing import Packing
 from crowdfl.crypto.paillier.pctd import Ciphertext, KeyShare, PartialDecryption, PrivateKey, PublicKey
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector, combine, signed_values
-from crowdfl.crypto.randomness import public_permutation, public_stream
+from crowdfl.crypto.public_coins import public_permutation, public_stream
 from crowdfl.crypto.sealing import ReaderKey, SigningKey, seal_to
-from crowdfl.documents.signed import EnrolmentRequest, participant_name
+from crowdfl.documents.envelope import Envelope
+from crowdfl.documents.invitations import EnrolmentRequest, Invitation, Ticket, admitted
+from crowdfl.documents.signed import participant_name
 from crowdfl.protocols.profile import ParticipantKeys
-from crowdfl.roles.participant.enrolment import Enrolled, enrolment_context
+from crowdfl.roles.participant.enrolment import Enrolled
 
 FOLDER = Path(__file__).parents[2] / "vectors"
 PCTD, PACKING, FORM, PERMUTATION, ENROLMENT = (
@@ -284,15 +286,21 @@ def enrolling() -> tuple[ParticipantKeys, EnrolmentRequest]:
     signing, reader = (bytes.fromhex(ENROLMENT["private"][name]) for name in ("signing", "reading"))
     key = SigningKey(signing)
     keys = ParticipantKeys(participant_name(key.public), key, ReaderKey(reader))
-    return keys, EnrolmentRequest.of(ENROLMENT["task"], ENROLMENT["invitation"], keys.identity)
+    return keys, EnrolmentRequest.make(Ticket.parse(ENROLMENT["ticket"]), keys)
+
+
+def invited() -> Invitation:
+    return Invitation.read(Envelope.parse(ENROLMENT["invitation"], Invitation.kind))
 
 
 def test_a_request_to_enrol_is_the_one_of_the_vectors():
     keys, request = enrolling()
     assert keys.who == ENROLMENT["who"]
-    assert request.sign(keys.signing) == ENROLMENT["request"]
-    assert EnrolmentRequest.open_own(ENROLMENT["request"]) == request
-    assert enrolment_context(request).decode() == ENROLMENT["context"]
+    ticket = Ticket.parse(ENROLMENT["ticket"])
+    assert (ticket.invitation, ticket.text) == (ENROLMENT["invitation"], ENROLMENT["ticket"])
+    assert request.sign(ticket.key) == ENROLMENT["request"]
+    assert EnrolmentRequest.open_under(ENROLMENT["request"], invited()) == request
+    assert request.context.decode() == ENROLMENT["context"]
 
 
 def test_kgc_s_answer_holds_what_the_vectors_say():
@@ -306,7 +314,24 @@ def test_kgc_s_answer_holds_what_the_vectors_say():
 @each(ENROLMENT["bad"], "name")
 def test_bad_requests_to_enrol_are_refused(case):
     with pytest.raises(named(case)):
-        EnrolmentRequest.open_own(case["request"]).require(ENROLMENT["task"], ENROLMENT["invitation"])
+        EnrolmentRequest.open_under(case["request"], invited())
+
+
+def admitted_by(certificate: str) -> str:
+    signers = (bytes.fromhex(ENROLMENT[name]) for name in ("requester", "recruiter"))
+    definition = SimpleNamespace(task=ENROLMENT["task"], **dict(zip(("requester", "recruiter"), signers, strict=True)))
+    return admitted(certificate, bytes.fromhex(ENROLMENT["kgc"]), definition).identity.who  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["certificate", "recruited"])
+def test_a_certificate_lets_in_whom_the_vectors_name(name):
+    assert admitted_by(ENROLMENT[name]) == ENROLMENT["who"]
+
+
+@each(ENROLMENT["bad certificates"], "name")
+def test_bad_certificates_let_nobody_in(case):
+    with pytest.raises(named(case)):
+        admitted_by(case["certificate"])
 
 
 @each(ENROLMENT["cut short"], "opened")

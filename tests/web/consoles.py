@@ -71,7 +71,7 @@ class ConsoleWorld(ObservedWorld):
         )
         sp = self.sp
         parts = UnfinishedUploads(data / "incoming")
-        own = sp.store, sp.ports.bundles, self.clock, sp.blobs, parts
+        own = sp.store, sp.ports.bundles, self.clock, sp.blobs, sp.ports.guard, parts
         retention = SpRetention(*own, signing=self.receipts, forget=sp.aggregators.drop)
         given = SpParts(sp, retention, self.tokens["sp"][0], self.breakers, data, self.settings)
         for place, assets in reversed(page_assets("console", "/console").items()):
@@ -177,7 +177,7 @@ class Office:
         monkeypatch.setattr(requester_file, "SpClient", lambda _service: SpClient(world.service("sp")))
         places = {"kgc": "https://kgc.example:7101", "sp": "https://sp.example:7102"}
         tokens = {"kgc_token": folder / "kgc.token", "sp_token": folder / "sp.token"}
-        settings = RequesterSettings(**places, **tokens, kgc_key=world.signing.public, min_claim_window=60.0)
+        settings = RequesterSettings(**places, **tokens, kgc_key=world.signing.public)
         own = RequesterFile(folder, settings, "no token", "no token")
         self.actions = requester_actions(own, world.requester)
         self.crowd: list[tuple[Participant, LocalTrainer]] = []
@@ -192,7 +192,7 @@ class Office:
         return browser
 
     def confirm(self, task: str, name: str, amount: int) -> None:
-        SpClient(self.world.service("sp", self.world.token("sp", "bank"))).confirm_deposit(task, name, amount)
+        SpClient(self.world.service("sp", self.world.token("sp", "bank"))).confirm_deposit(task, name, amount, "EUR")
 
     def gather(self, task: str, people: int = 3) -> None:
         training = self.world.requester.definition(task).training

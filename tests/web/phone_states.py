@@ -18,14 +18,14 @@ DEFINITION: Campaign = {
     "terms": "Free, and you can leave at any time.",
     "readers": "the study group of the university hospital",
     "requester": "3fa2c1d4e5f60718293a4b5c6d7e8f901a2b3c4d5e6f708192a3b4c5d6e7f809",
-    "claim_window": 1209600,
+    "rounds_until": 2678612800,
+    "claims_until": 2679822400,
     "arrays": [["w", [54, 3]], ["b", [3]]],
     "settings": {
         "profile": "shares",
         "rounds": 5,
         "window": 3600.0,
-        "grace": 600.0,
-        "strategy": "discard",
+        "late": 0.0,
         "min_participants": 6,
         "max_participants": 12,
         "budget": "36.00",
@@ -43,13 +43,15 @@ DEFINITION: Campaign = {
         "approval": "Ethics committee of the university, 2026-114",
         "logo": LOGO,
     },
-    "plan": dict(PlanSettings(daily="18:00 Europe/Berlin", closes="deadline")),
+    "plan": dict(PlanSettings(every="day at 18:00 Europe/Berlin", closes="deadline")),
     "payer": "9c1e4f0a2b3d5c6e" * 4,
     "training": {"labels": ["walking", "sitting", "climbing stairs"], "channels": 6, "window": 100, "hertz": 50.0},
 }
 PAY_TO = {"asked": True, "kinds": ["email", "iban", "text"], "kind": None, "to": None, "state": "none"}
 PAY_TO |= {"fingerprint": "9c1e4f0a2b3d5c6e"}
 IDLE = {"kind": "idle", "round": None, "done": 0, "of": 0, "why": None}
+
+CLAIM: Campaign = {"state": "later", "amount": "0n", "claimed": "0n", "early": True, "until": 2679822400, "why": None}
 
 
 def campaign(**changes: Any) -> Campaign:
@@ -72,8 +74,9 @@ def campaign(**changes: Any) -> Campaign:
         "consent": None,
         "withdrawn": None,
         "replaced": False,
-        "claim": {"state": "later", "amount": "0n", "until": None, "why": None},
+        "claim": CLAIM,
         "receipts": [],
+        "differences": [],
         "now": IDLE,
         "problem": None,
         "state": "running",
@@ -113,6 +116,7 @@ ENDED = [
 ]
 RECEIPTS = [{"round": number, "text": f'crowdfl receipt S {{"round": {number}}}'} for number in (1, 2)]
 JOINED = campaign(phase="joined", who="5ab0c1d2e3f405162738", rounds=UNDER_WAY, rewards="3500000n")
+JOINED |= {"claim": CLAIM | {"state": "due", "amount": "3500000n"}}
 JOINED |= {"enrolled": 143, "recordings": 3, "contributed": 3}
 NOISE = {"epsilon": 8, "delta": None, "sigma": 57_000, "max_norm": 1.0, "decimals": 4, "weighting": "equal"}
 CHARGED = {"epsilon": 8, "charged": True, "spent": 3.14159, "others": 3.5}
@@ -121,7 +125,8 @@ TRAINING = JOINED | {"now": {"kind": "training", "round": 3, "done": 7, "of": 20
 OVER = JOINED | {"phase": "ended", "rounds": ENDED, "rewards": "8750000n", "receipts": RECEIPTS}
 GIVEN = {"kind": "iban", "to": "DE02120300000000202051", "state": "sent"}
 WITHDRAWN = {"at": 2678612800, "deleted": [3], "standing": [1, 2]}
-DUE = {"state": "due", "amount": "8750000n", "until": 2678612800, "why": None}
+DUE = CLAIM | {"state": "due", "amount": "8750000n", "until": 2679822400}
+CLAIMED = CLAIM | {"state": "claimed", "claimed": "8750000n"}
 RECORDINGS: list[Campaign] = [
     {"id": "a", "label": "walking", "seconds": 61.5, "answers": {}, "at": 1763280000000, "said": False},
     {"id": "b", "label": "sitting", "seconds": 4.2, "answers": {}, "at": 1763280900000, "said": False},
@@ -143,8 +148,9 @@ STATES: dict[str, tuple[str, list[Campaign]]] = {
     "ended": (f"#/home/{TASK}", [OVER | {"claim": DUE}]),
     "details": (f"#/details/{TASK}", [OVER]),
     "earnings": (f"#/earnings/{TASK}", [OVER | {"claim": DUE}]),
-    "paid": (f"#/earnings/{TASK}", [OVER | {"claim": DUE | {"state": "paid", "until": None}}]),
-    "pay-to": (f"#/earnings/{TASK}", [OVER | {"claim": DUE | {"state": "paid"}, "payTo": PAY_TO | GIVEN}]),
+    "claimed": (f"#/earnings/{TASK}", [OVER | {"claim": CLAIMED}]),
+    "disputed": (f"#/earnings/{TASK}", [OVER | {"claim": CLAIMED | {"disputed": [2], "short": [5]}}]),
+    "pay-to": (f"#/earnings/{TASK}", [OVER | {"claim": CLAIMED, "payTo": PAY_TO | GIVEN}]),
     "leave": (f"#/leave/{TASK}", [JOINED]),
     "withdrawn": (f"#/leave/{TASK}", [JOINED | {"phase": "left", "withdrawn": WITHDRAWN}]),
     "lost": (f"#/home/{OTHER}", [JOINED]),

@@ -12,7 +12,7 @@ import pytest
 from crowdfl.errors import Forbidden, StoreUnavailable
 from crowdfl.reasons import Reason
 from crowdfl.roles.ports import ManualClock
-from crowdfl.roles.records import PaymentState, Round, RoundState, StoredPayment
+from crowdfl.roles.records import DisputeState, PaymentState, Round, RoundState, StoredDispute, StoredPayment
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.services.http.wire import PROTOCOL_HEADER
 from crowdfl.services.server import running
@@ -189,17 +189,19 @@ def test_an_unknown_task_is_a_named_problem(shared):
 # What it does.
 
 
-def test_a_deposit_is_confirmed_by_the_amount_that_came_in(world, logged):
+def test_a_deposit_is_confirmed_by_the_amount_and_the_currency_that_came_in(world, logged):
     """Another amount is refused in words; the log has the operator's name, and the ledger the money."""
     task = announced(world)
     operator, place = world.operator(), f"tasks/{task}/deposits/first"
     assert world.console.overview.sections()["deposits"][f"{task} first"]["state"] == "pending"
     for wrong in ("79.99", "eighty", "-80", "1e9", ""):
-        assert operator.post(f"{place}/confirmation", {"amount": wrong}).status_code in (409, 422)
-    assert world.sp.ledger(task).balances() == {}
+        assert operator.post(f"{place}/confirmation", {"amount": wrong, "currency": "EUR"}).status_code in (409, 422)
+    for other in ({"amount": "80", "currency": "USD"}, {"amount": "80"}):
+        assert operator.post(f"{place}/confirmation", other).status_code in (409, 422)
+    assert world.sp.core.ledger(task).balances() == {}
     for _ in range(2):
-        assert operator.post(f"{place}/confirmation", {"amount": "80"}).status_code == 204
-    assert world.sp.ledger(task).balances() == {"requester": -DEPOSIT, "escrow": DEPOSIT}
+        assert operator.post(f"{place}/confirmation", {"amount": "80", "currency": "EUR"}).status_code == 204
+    assert world.sp.core.ledger(task).balances() == {"requester": -DEPOSIT, "escrow": DEPOSIT}
     assert operator.post(f"{place}/rejection").status_code == 409  # decided before, and final
     actions = [line for line in logged if line["event"] == "console action"]
     assert [(line["operator"], line["did"]) for line in actions] == [("the operator", "confirmed a deposit")] * 2
@@ -226,7 +228,7 @@ def test_a_task_is_cancelled_with_a_reason_and_its_first_characters(world):
     assert about["state"] == "cancelled"
     assert about["ended"] == {"why": "cancelled", "by": "sp_operator", "reason": "the sensor lies"}
     assert about["timeline"][0]["state"] == "aborted"
-    assert world.sp.ledger(task).balance("escrow") == DEPOSIT
+    assert world.sp.core.ledger(task).balance("escrow") == DEPOSIT
 
 
 def test_a_stuck_round_is_asked_for_again_or_given_up(world):
@@ -239,7 +241,7 @@ def test_a_stuck_round_is_asked_for_again_or_given_up(world):
     assert world.sp.store.round(task, 1).state == "open"
     assert operator.post(place, {"begins": task[:6], "void": True}).status_code == 204
     assert (world.sp.store.round(task, 1).state, world.sp.store.task(task).state) == ("aborted", "running")
-    assert world.sp.ledger(task).balance("escrow") == DEPOSIT
+    assert world.sp.core.ledger(task).balance("escrow") == DEPOSIT
     assert operator.post(place, {"begins": task[:6], "void": True}).status_code == 409
 
 
@@ -251,10 +253,11 @@ def test_a_payment_that_is_unknown_waits_for_the_operators_word(world):
         ("c" * 20, "paid", None),
     ):
         world.sp.store.add_payment(
-            StoredPayment(task, who, 7_000_000, "c", "{}", PaymentState(state), 5.0, attempts=1, error=error)
+            StoredPayment(task, who, 3, 7_000_000, 500_000, PaymentState(state), 5.0, attempts=1, error=error)
         )
     operator, sections = world.operator(), world.console.overview.sections()
     assert [row["who"][0] for row in sections["payments"].values()] == ["b", "a"]
+    assert [(row["sequence"], row["on_sp_word"]) for row in sections["payments"].values()] == [(3, "500000")] * 2
     assert {row["state"]: row["amount"] for row in sections["payouts"].values()} == {
         "pending": "7000000",
         "unknown": "7000000",
@@ -266,6 +269,28 @@ def test_a_payment_that_is_unknown_waits_for_the_operators_word(world):
     assert operator.post(place, {"how": "again"}).status_code == 409
     assert operator.post(f"tasks/{task}/payments/{'d' * 20}/resolution", {"how": "paid"}).status_code == 404
     assert [row["who"][0] for row in world.console.overview.sections()["payments"].values()] == ["a"]
+
+
+def test_a_dispute_is_decided_with_both_proofs_at_hand(world):
+    """What is decided is listed no more, and is decided for good."""
+    task, who = announced(world), "a" * 20
+    for number in (1, 2):
+        books = json.dumps({"round": "rewarded", "upload": None, "owed": 0, "held": 0})
+        store = world.sp.store
+        store.add_dispute(StoredDispute(task, who, number, 250_000, b"claim", books, DisputeState.OPEN, 5.0))
+    operator, place = world.operator(), f"tasks/{task}/disputes/{who}"
+    found = world.console.overview.sections()["disputes"][f"{task} {who} 1"]
+    assert (found["amount"], found["held"], found["owed"], found["counted"]) == ("250000", "0", "0", False)
+    proofs = operator.get(f"{place}/1")
+    assert "attachment" in proofs.headers["content-disposition"]
+    assert proofs.json() == found | {"claim": "Y2xhaW0="}
+    assert operator.get(f"{place}/3").status_code == 404
+    assert operator.post(f"{place}/1/resolution", {"how": "maybe"}).status_code == 422
+    assert operator.post(f"{place}/1/resolution", {"how": "pay"}).status_code == 409  # nothing is held
+    for _ in range(2):
+        assert operator.post(f"{place}/1/resolution", {"how": "refuse"}).status_code == 204
+    assert operator.post(f"{place}/1/resolution", {"how": "pay"}).status_code == 409
+    assert [row["number"] for row in operator.get(f"tasks/{task}").json()["disputes"]] == [2]
 
 
 # How a browser hears of it.

@@ -45,7 +45,7 @@ class Seat:
 
     def start(self, purpose: str, people: int = 3) -> tuple[str, list[Person]]:
         task = self.announce(purpose)
-        self.world.sp.confirm_deposit(task, "first", DEPOSIT)
+        self.world.sp.deposits.confirm(task, "first", DEPOSIT, "EUR")
         joined = [self.world.add_person(task) for _ in range(people)]
         self.world.run()
         return task, joined
@@ -58,7 +58,7 @@ class Seat:
     def owe(self, task: str) -> None:
         """A payment of which nobody knows whether it was made."""
         unknown = (PaymentState.UNKNOWN, self.world.clock.time)
-        payment = StoredPayment(task, "b" * 20, 7_000_000, "c", "{}", *unknown, attempts=1, error="it took too long")
+        payment = StoredPayment(task, "b" * 20, 1, 7_000_000, 0, *unknown, attempts=1, error="it took too long")
         self.world.sp.store.add_payment(payment)
 
     def assert_fits(self) -> None:
@@ -168,6 +168,7 @@ def test_a_deposit_is_confirmed_by_typing_what_came_in(seat: Seat):
     row.get_by_role("button", name="Confirm … deposit first").click()
     dialog = seat.page.get_by_role("dialog")
     dialog.get_by_label("Amount that came in").fill("79.00")
+    dialog.get_by_label("Currency that came in").fill("EUR")
     dialog.get_by_role("button", name="Confirm").click()
     expect(dialog.get_by_role("alert")).to_contain_text("announced as")
     browsers.assert_usable_by_all(seat.page)
@@ -175,8 +176,8 @@ def test_a_deposit_is_confirmed_by_typing_what_came_in(seat: Seat):
     dialog.get_by_role("button", name="Confirm").click()
     expect(dialog).to_have_count(0)
     expect(row).to_contain_text("confirmed")
-    assert seat.world.sp.ledger(task).balance("escrow") == DEPOSIT
-    seat.page.get_by_role("button", name=f"It was paid … payment to {'b' * 20}").click()
+    assert seat.world.sp.core.ledger(task).balance("escrow") == DEPOSIT
+    seat.page.get_by_role("button", name=f"It was paid … payment 1 to {'b' * 20}").click()
     seat.page.get_by_role("dialog").get_by_role("button", name="It was paid").click()
     expect(seat.page.locator("#payouts").get_by_text("nothing is owed")).to_be_visible()
     seat.assert_fits()

@@ -19,7 +19,10 @@ from tests.web.consoles import ConsoleWorld, Office, Operator, PageClient, offic
 
 portal, logged = http.portal, http.logged
 COOKIE = "__Secure-crowdfl-console"
-NAMES = {"{task}": "0" * 64, "{name}": "0" * 16, "{form}": "npz", "{number}": "1", "{who}": "0" * 20, "{first}": "0"}
+NAMES = {
+    **{"{task}": "0" * 64, "{name}": "0" * 16, "{form}": "npz", "{number}": "1", "{who}": "0" * 20, "{first}": "0"},
+    "{payment}": "0" * 32,
+}
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ from crowdfl.learning.oracle import fedavg
 from crowdfl.learning.recipe import Recipe
 from crowdfl.learning.training import LocalTrainer
 from crowdfl.roles.requester import Requester
+from crowdfl.roles.sp.ledger import PAID_PEOPLE
 from crowdfl.services.client.peers import SpClient
 from crowdfl.settings import ParticipantSettings, TaskSettings
 from tests.hosts import small_definition
@@ -245,7 +246,7 @@ def test_a_phone_takes_part_is_closed_goes_offline_and_is_paid(platform, request
     assert states.nth(1).inner_text().split()[1:] == re.findall("....", state[:16])
     page.get_by_role("link", name="Back", exact=True).click()
     page.get_by_role("link", name="See my earnings").click()
-    expect(page.get_by_text("is booked for you")).to_be_visible()
+    expect(page.get_by_text("is claimed. Whoever runs the platform has booked it")).to_be_visible()
     earned = amount_in(page.locator(".headline").inner_text())
     kept = page.evaluate(
         "async () => (await (await caches.open((await caches.keys())[0])).keys()).map(({ url }) => url)"
@@ -254,6 +255,54 @@ def test_a_phone_takes_part_is_closed_goes_offline_and_is_paid(platform, request
     assert not [url for url in kept if "/v1/" in url]
     rest = sum(paid(person) for person, _ in others)
     assert ROUNDS * (BUDGET - 10) - CENT <= earned + rest <= ROUNDS * BUDGET
+
+
+def test_a_phone_claims_while_the_task_runs_and_a_lost_reply_costs_nothing(
+    platform, requester, phone_context, tmp_path
+):
+    """Equal parts: the first round is claimed while the second goes on. SP has heard the claim, and the phone no answer: the
+    same one, sent again, is booked once. Nothing is called paid that nobody has handed over."""
+    task = post(platform, requester, **CROWD, pay="equal")
+    others = [joined(platform, requester, task, tmp_path, number) for number in range(1, PEOPLE)]
+    claims: list[bytes] = []
+
+    def lose_the_first(route):
+        claims.append(route.request.post_data_buffer)
+        answer = route.fetch()  # SP has booked it
+        if len(claims) == 1:
+            route.abort("connectionreset")
+        else:
+            route.fulfill(response=answer)
+
+    phone_context.route("**/v1/tasks/*/claims", lose_the_first)
+    page = phone_context.new_page()
+    join(page, link(platform, requester, task), 0)
+    expect(page.locator(".headline")).to_have_text("Your contribution to round 1 of 2 has arrived.", timeout=LATER)
+    for person, trainer in others:
+        take_part(person, trainer, 1)
+    expect(page.locator(".headline")).to_have_text("Your contribution to round 2 of 2 has arrived.", timeout=LATER)
+    page.get_by_role("link", name="Details of pay").click()
+    booked = page.get_by_text("€12.00 is claimed. Whoever runs the platform has booked it, and will pay it out.")
+    expect(booked).to_be_visible(timeout=LATER)
+    assert requester.sp.status(task)["state"] == "running"
+    assert len(claims) == 2
+    assert claims[0] == claims[1]
+    rows = page.get_by_role("table", name="Round by round").get_by_role("row")
+    assert rows.nth(1).inner_text().split("\t")[1:3] == ["€12.00", "claimed"]
+    assert "Paid" not in page.locator("main").inner_text()
+    browsers.assert_usable_by_all(page)
+    for person, trainer in others:
+        take_part(person, trainer, 2)
+    expect(page.get_by_text("€24.00 is claimed.")).to_be_visible(timeout=LATER)
+    assert sum(paid(person) for person, _ in others) == 2 * ROUNDS * BUDGET // PEOPLE
+    assert wait_for(lambda: people_paid(requester, task)) == ROUNDS * BUDGET
+
+
+def people_paid(requester, task):
+    """Millionths, in SP's books: these are closed as soon as nobody is owed anything."""
+    if requester.sp.status(task)["state"] != "settled":
+        raise NotReady("not yet")
+    return sum(one["amount"] for one in requester.sp.movements(task) if one["name"] == PAID_PEOPLE)
 
 
 @pytest.mark.second

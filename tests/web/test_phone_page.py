@@ -143,7 +143,9 @@ FACTS = (
     "The key centre (KGC) deals the keys",
     "36.00 EUR for each round",
     "About €15.00",
-    "within 14 days",
+    "The last day of rounds is 18 Nov 2054",
+    "once it has been counted, until 2 Dec 2054",
+    "Whoever pays you sees when you claim",
     "at least 6 people's updates",
     "It can be used until",
     "A dishonest platform could send you other code",
@@ -395,10 +397,10 @@ def test_a_claim_can_be_sent_and_sent_again_after_the_platform_has_said_no(show)
     page.get_by_role("button", name="Claim now").click()
     expect(page.get_by_role("alert")).to_have_text("Come back later.")
     for state in ("refused", "expired"):
-        change(page, claim={"state": state, "amount": "8750000n", "until": None, "why": f"it is {state}"})
+        change(page, claim=phone_states.DUE | {"state": state, "why": f"it is {state}"})
         expect(page.get_by_text(f"It is {state}.")).to_be_visible()
         page.get_by_role("button", name="Claim now").click()
-    assert page.evaluate("asked") == [["payKinds", TASK], *[["claim", TASK, False]] * 3]
+    assert page.evaluate("asked") == [["payKinds", TASK], *[["claim", TASK]] * 3]
 
 
 def test_leaving_and_forgetting_are_asked_twice(show):
@@ -409,7 +411,7 @@ def test_leaving_and_forgetting_are_asked_twice(show):
     dialog.get_by_role("button", name="Leave").click()
     expect(page.get_by_text("You have left. You can still claim what you earned.")).to_be_visible()
     page.get_by_role("button", name="Forget this campaign").click()
-    expect(page.get_by_role("dialog")).to_contain_text("You have not been paid €3.50 yet.")
+    expect(page.get_by_role("dialog")).to_contain_text("You have not claimed €3.50 yet.")
     page.get_by_role("dialog").get_by_role("button", name="Forget it").click()
     expect(page.get_by_role("heading", name="Your campaigns")).to_be_focused()
     open_menu(page, "This phone")
@@ -419,7 +421,7 @@ def test_leaving_and_forgetting_are_asked_twice(show):
     assert page.evaluate("asked") == [["leave", TASK], ["forget", TASK], ["forgetAll"]]
 
 
-def test_where_to_be_paid_is_asked_at_the_claim_and_can_be_corrected(show):
+def test_where_to_be_paid_is_asked_from_joining_on_and_can_be_corrected(show):
     """With who can read it; what was typed wrongly is said in words; a round that pays nothing says why, and blames nobody."""
     place, campaigns = STATES["earnings"]
     page = show(campaigns, place)
@@ -432,7 +434,7 @@ def test_where_to_be_paid_is_asked_at_the_claim_and_can_be_corrected(show):
     expect(page.get_by_role("alert")).to_have_text("This is no IBAN: a digit may be wrong or missing.")
     page.get_by_label("Where to", exact=True).fill("DE02 1203 0000 0000 2020 51")
     page.get_by_role("button", name="Save and send").click()
-    expect(page.get_by_text("Sent. You can correct it until you are paid.")).to_be_visible()
+    expect(page.get_by_text("Sent. It counts from your next claim on.")).to_be_visible()
     page.get_by_role("button", name="Correct it").click()
     page.get_by_label("How").select_option("Voucher by e-mail")
     page.get_by_label("Where to", exact=True).fill("ada@example.org")
@@ -440,9 +442,37 @@ def test_where_to_be_paid_is_asked_at_the_claim_and_can_be_corrected(show):
     expect(page.get_by_text("Voucher by e-mail: ada@example.org")).to_be_visible()
     assert [one[2] for one in page.evaluate("asked") if one[0] == "payTo"] == ["iban", "email"]
     rows = page.get_by_role("table", name="Round by round").get_by_role("row").all_inner_texts()
-    assert rows[3].split("\t")[1:] == ["€0.00", "The contribution came after the round had closed."]
-    change(page, claim=phone_states.DUE | {"state": "later"})
-    expect(page.get_by_role("heading", name="Where to be paid")).to_have_count(0)
+    assert rows[3].split("\t")[1:] == ["€0.00", "", "The contribution came after the round had closed."]
+    change(page, claim=phone_states.CLAIM)
+    expect(page.get_by_role("heading", name="Where to be paid")).to_be_visible()  # at any time after joining
+
+
+def test_what_is_claimed_is_not_called_paid_and_what_is_disputed_is_said(show):
+    """Nobody knows here whether anything was handed over."""
+    page = shown(show, "claimed")
+    expect(
+        page.get_by_text("€8.75 is claimed. Whoever runs the platform has booked it, and will pay it out.")
+    ).to_be_visible()
+    assert "paid" not in page.locator("main").inner_text().lower().replace("where to be paid", "")
+    change(page, claim=phone_states.CLAIMED | {"disputed": [2], "short": [5]})
+    expect(page.get_by_text("The platform does not agree with your claim for round 2.")).to_be_visible()
+    expect(page.get_by_text("The platform has booked less than you earned in round 5.")).to_be_visible()
+    claims = {1: "paid", 2: "disputed", 5: "missing"}
+    change(page, rounds=[one | {"claimed": claims.get(one["number"])} for one in phone_states.ENDED])
+    rows = page.get_by_role("table", name="Round by round").get_by_role("row").all_inner_texts()
+    found = [row.split("\t")[2] for row in rows[1:]]
+    assert found == ["claimed", "disputed", "", "", "not booked by the platform"]
+    browsers.assert_usable_by_all(page)
+
+
+def test_a_round_is_claimed_while_the_campaign_goes_on(show):
+    page = show([phone_states.JOINED], f"#/earnings/{TASK}")
+    expect(page.get_by_text("You can claim €3.50 now.")).to_be_visible()
+    change(page, claim=phone_states.CLAIM | {"claimed": "3500000n", "amount": "1000000n", "state": "sent"})
+    expect(page.get_by_text("Your claim of €1.00 is on its way.")).to_be_visible()
+    expect(page.get_by_text("€3.50 is claimed.")).to_be_visible()
+    change(page, claim=phone_states.CLAIM | {"early": False})
+    expect(page.get_by_text("You can claim after the last round, until")).to_be_visible()
 
 
 def test_withdrawing_says_first_what_is_deleted_and_what_cannot_be_undone(show):
@@ -728,3 +758,39 @@ def test_leaving_the_view_ends_and_keeps_the_recording(show):
     until(page, "kept[0].whole")
     assert page.evaluate("kept[0].label") == "sitting"
     expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+DIFFERS = {
+    "en": (
+        "Round 2. The platform said: it has not taken your contribution. "
+        "The second server has signed: your contribution is in the average. What is signed counts. See both",
+        "Save both",
+    ),
+    "de": (
+        "Runde 2. Die Plattform sagte: Ihr Beitrag sei nicht angenommen worden. "
+        "Der zweite Server hat unterschrieben: Ihr Beitrag ist im Mittelwert. Es gilt, was unterschrieben ist. "
+        "Beides ansehen",
+        "Beides speichern",
+    ),
+    "zh": (
+        "第 2 轮。平台称：未接收您的贡献。第二台服务器签名确认：您的贡献已计入平均值。以签名为准。查看两者",  # noqa: RUF001
+        "保存两者",
+    ),
+}
+
+
+@pytest.mark.parametrize("language", DIFFERS)
+def test_a_phone_is_told_that_the_platforms_word_and_the_signed_record_differ(show, language):
+    """On its first page, with both and whom to send them to one step further, as a file too."""
+    words, save = DIFFERS[language]
+    page = show([JOINED], f"#/home/{TASK}", locale=language)
+    expect(page.locator("#to-evidence")).to_have_count(0)
+    change(page, differences=[{"round": 2, "said": "refused", "signed": "accepted"}])
+    expect(page.get_by_role("alert")).to_have_text(words)
+    page.locator("#to-evidence").click()
+    expect(page.get_by_text("study@hospital.example")).to_be_visible()
+    expect(page.get_by_text(phone_states.DEFINITION["payer"])).to_be_visible()
+    with page.expect_download() as saved:
+        page.get_by_role("button", name=save).click()
+    assert saved.value.suggested_filename == "evidence-0123.json"
+    assert page.complaints == []

@@ -21,8 +21,10 @@ from crowdfl.errors import ServiceUnavailable
 from crowdfl.retry import Backoff
 from crowdfl.roles.requester import Requester
 from crowdfl.services.client.opening import RequesterFile, open_requester
+from crowdfl.settings import TaskSettings
 from crowdfl.web.shell import HEADER
 from tests.cli.program import call, start, wait_or_kill
+from tests.hosts import small_definition
 from tests.subprocesses import until
 from tests.web.consoles import small_values
 
@@ -142,7 +144,7 @@ def test_a_port_that_is_taken_is_named(settings):
 def test_a_platform_that_is_away_is_said_soon(settings, tmp_path, monkeypatch):
     """The commands try for two minutes; whoever looks at a page would take it for broken."""
     monkeypatch.setattr(command, "_PATIENCE", Backoff(deadline=0.1))
-    monkeypatch.setattr(Requester, "definition", lambda _self, _task: None)
+    monkeypatch.setattr(Requester, "definition", lambda _self, _task: small_definition(TaskSettings()))
     own, began = RequesterFile.read(settings), time.monotonic()
     with open_requester(own, command._PATIENCE) as requester:
         actions = command.requester_actions(own, requester)

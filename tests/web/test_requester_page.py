@@ -2,15 +2,19 @@
 
 import csv
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, Locator, Page, expect
+from playwright.sync_api import TimeoutError as NotThere
 
 from crowdfl.documents.links import read_link
 from crowdfl.learning.models.forms import from_npz
+from crowdfl.roles.defining import DECIDED
 from crowdfl.web.requester_console.app import serving_requester
 from crowdfl.web.shell import OneBrowser
 from tests.http import conftest as http
@@ -45,9 +49,23 @@ def opened(context: BrowserContext, session: OneBrowser) -> tuple[Page, list[str
     return page, wrong
 
 
+def typed_in(field: Locator, act: Callable[..., object]) -> None:
+    """Unless it is hidden: a field that would do nothing is, at any moment after another one was typed."""
+    end = time.monotonic() + browsers.PATIENCE / 1000
+    while field.is_visible():
+        try:
+            act(timeout=2_000)
+        except NotThere:
+            if time.monotonic() > end:
+                raise
+        else:
+            return
+
+
 def type_all(page: Page, values: dict[str, dict[str, Any]]) -> None:
-    """Every field of every step, those under "more settings" too; lengths of time in seconds."""
-    expect(page.get_by_text("more settings")).to_have_count(3)
+    """Every field of every step that does something, those under "more settings" too; lengths of time in seconds."""
+    expect(page.locator(".answer .headline.good")).to_be_visible()
+    expect(page.get_by_text("more settings")).to_have_count(5)
     page.locator("form section").evaluate_all("all => all.forEach(one => { one.hidden = false; })")
     page.locator("form details").evaluate_all("all => all.forEach(one => { one.open = true; })")
     for section, typed in values.items():
@@ -55,13 +73,13 @@ def type_all(page: Page, values: dict[str, dict[str, Any]]) -> None:
             field = page.locator(f"#field-{section}-{name}")
             unit = page.locator(f"#field-{section}-{name}-unit")
             if unit.count():
-                unit.select_option("1")
+                typed_in(unit, partial(unit.select_option, "1"))
             if isinstance(value, bool):
-                field.set_checked(value)
-            elif field.evaluate("field => field.tagName") == "SELECT":
-                field.select_option(value)
-            elif field.get_attribute("type") != "file":
-                field.fill(value)
+                typed_in(field, partial(field.set_checked, value))
+            elif field.is_visible() and field.evaluate("field => field.tagName") == "SELECT":
+                typed_in(field, partial(field.select_option, value or ("atOnce" if name == "every" else "")))
+            elif field.is_visible() and field.get_attribute("type") != "file":
+                typed_in(field, partial(field.fill, value))
     page.get_by_role("button", name="Check and create").click()
 
 
@@ -147,6 +165,29 @@ def test_the_wizard_answers_as_it_is_filled_in_and_loses_nothing(session, desk_c
     assert [text for text in wrong if "422" not in text] == []  # a refused creation is one, by the browser's own word
 
 
+def test_the_wizard_asks_what_a_person_decides_and_hides_what_would_do_nothing(session, desk_context):
+    """The same few as `crowdfl task new`; a setting appears once it acts."""
+    page, wrong = opened(desk_context, session)
+    page.goto(f"{session.origin}/#/new")
+    expect(page.locator(".answer .headline.good")).to_be_visible()
+    fields = "all => all.filter((one) => !one.closest('details')).map((one) => one.id)"
+    shown = set(page.locator("form section:not([aria-labelledby='title-consent']) [id^='field-']").evaluate_all(fields))
+    few = {f"field-{section}-{name}" for section, names in DECIDED.items() for name in names if section != "profile"}
+    few |= {f"field-settings-{name}" for name in DECIDED["profile"]}
+    assert {one for one in shown if one.count("-") == 2} == few
+    page.get_by_role("button", name="Protection").click()
+    page.locator("section:visible summary").click()
+    expect(page.locator("#field-settings-cohort")).to_be_hidden()
+    expect(page.locator("#field-settings-key_bits")).to_be_hidden()
+    expect(page.locator("#field-settings-max_samples")).to_be_hidden()
+    page.locator("#field-settings-weighting").select_option("samples")
+    expect(page.locator("#field-settings-max_samples")).to_be_visible()
+    page.locator("#field-settings-profile").select_option("hardened")
+    expect(page.locator("#field-settings-key_bits")).to_be_visible()
+    expect(page.locator("#field-settings-max_norm")).to_be_hidden()
+    assert wrong == []
+
+
 def test_a_wizard_speaks_in_days_and_shows_the_phones_own_page_in_each_language(session, desk_context):
     """What is typed in people's units is sent in seconds; the preview is the phone's code, and joins nothing."""
     page, wrong = opened(desk_context, session)
@@ -157,6 +198,7 @@ def test_a_wizard_speaks_in_days_and_shows_the_phones_own_page_in_each_language(
     page.get_by_label("As people see it").select_option("de")
     expect(phone.locator("html")).to_have_attribute("lang", "de")
     page.get_by_role("button", name="Pay", exact=True).click()
+    page.locator("section:visible summary").click()
     page.get_by_label("Time to claim rewards").fill("2")
     page.locator("#field-task-claim_window-unit").select_option("86400")
     kept = "() => JSON.parse(sessionStorage.getItem('crowdfl-draft')).task.claim_window"

@@ -15,6 +15,7 @@ from tests.web.pages import WEB
 
 SAID = {  # functions, classes or constants by module: consoles may show all that these say
     "crypto/paillier/budget.py": ("__post_init__", "explain"),
+    "effects.py": ("_RULES", "_OF_TRAINING", "nothing_words", "profiles_of", "require_effect"),
     "protocols/paper/profile.py": ("explain",),
     "protocols/shares/profile.py": ("_counting", "_privacy", "_reference", "_PAY", "explain"),
     "protocols/shares/rule_widths.py": ("explain",),
@@ -36,6 +37,7 @@ RAISED = {  # of these, what they raise, and how they say how far they have come
     "protocols/shares/shape.py": ("require_moving", "require_signal"),
     "protocols/shares/widths.py": ("_sketched", "_narrow_enough"),
     "roles/requester.py": (),
+    "roles/sp/claims.py": ("resolve_dispute",),
     "roles/sp/money.py": (),
     "roles/sp/operator.py": ("require_reason",),
     "settings.py": (
@@ -62,8 +64,11 @@ PUT_TOGETHER = {  # of pieces that stand alone in the code
         "{}, [{}]: {}",
     ),
     *("a number", "it took too long"),
-    *("Not Found", "Method Not Allowed"),
+    *("Not Found", "Method Not Allowed", "a `budget`"),
 }
+A_SETTING = re.compile(
+    r"[a-z_]+ = [^ ]+(?: or [^ ]+)*(?: without `[a-z]+`)?"
+)  # as a file has it, the same in every language
 WORDS = re.compile(r"[a-z]{2,}.* .*[a-z]{2,}|[a-z]{2,} \{\}|\{\} [a-z]{2,}", re.DOTALL)
 
 
@@ -105,7 +110,8 @@ def sentences() -> set[str]:
     said = {one for node in told() for one in templates(node)}
     said |= {(vars(errors)[name].__doc__ or "").splitlines()[0] for name in errors.__all__}  # the title of each code
     marks = [mark for model in SECTIONS.values() for field in settable(model).values() for mark in _all_marks(field)]
-    return {one.strip() for one in said if WORDS.search(one)} | {mark.text for mark in marks} | PUT_TOGETHER
+    said = {one.strip() for one in said if WORDS.search(one) and not A_SETTING.fullmatch(one)}
+    return said | {mark.text for mark in marks} | PUT_TOGETHER
 
 
 def _all_marks(field: FieldInfo) -> list[Expected]:

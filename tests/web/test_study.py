@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -28,6 +29,7 @@ from crowdfl.learning.models.shape import Weights
 from crowdfl.learning.oracle import fedavg
 from crowdfl.learning.recipe import Recipe
 from crowdfl.roles.participant.participant import Participant
+from crowdfl.roles.payer import PayerRecord
 from crowdfl.roles.requester import Requester
 from crowdfl.services.client.peers import SpClient
 from crowdfl.services.client.transport import SystemClock
@@ -198,6 +200,7 @@ class Study:
     people: list[Participant] = field(default_factory=list)
     phones: list[Visitor] = field(default_factory=list)
     trained: dict[tuple[int, int], tuple[Any, int]] = field(default_factory=dict)  # by round and person
+    opened: dict[Path, list[dict[str, str]]] = field(default_factory=dict)  # by the payer, of what SP handed over
 
     def now(self, _clock: object = None) -> float:
         return time.time() + self.ahead
@@ -252,7 +255,7 @@ def study(tmp_path_factory: pytest.TempPathFactory, playwright: Playwright) -> I
         "payer_key": key,
         "max_clock_jump": 10 * HOUR,
         "on_paid": ("sh", "-c", PAY, str(payer)),
-        "on_paid_seconds": 600.0,
+        "on_paid_time": 600.0,
     }
     with (
         push_service() as push,
@@ -441,16 +444,17 @@ def pay(study: Study) -> None:
     assert study.holds(study.people[0].keys.who.encode())  # what is there would be found
     for role in ("sp", "csp", "kgc"):
         assert study.holds(PLACE.encode(), role) == study.holds(IBAN.encode(), role) == []
+    record = PayerRecord([study.platform.kgc_key.hex()], [study.task])
+    (study.payer / f"{KEY}.record.json").write_text(json.dumps(record.body()))
     (study.payer / "go").touch()
-    files = wait_for(lambda: handed_over(study.payer, PEOPLE - 1))
-    assert not [file for file in files if PLACE in file.read_text() or IBAN in file.read_text()]
-    rows = [row for file in files for row in json.loads(call("payer", "open", study.payer / KEY, file, "--json").out)]
-    assert {(row["amount"], row["currency"]) for row in rows} == {("0.36", "EUR")}
     names = [f"person-{number}{PLACE}" for number in range(len(study.people))]
     names += [where(phone) for phone in study.in_pages()]
-    assert sorted(row["to"] for row in rows) == sorted(names)
+    files = wait_for(lambda: handed_over(study, dict.fromkeys(names, Decimal("0.36"))))
+    assert not [file for file in files if PLACE in file.read_text() or IBAN in file.read_text()]
     (study.payer / "another.key").write_bytes(ReaderKey.fresh().private)
     (study.payer / "another.key").chmod(0o600)
+    (study.payer / "another.key.record.json").write_text((study.payer / f"{KEY}.record.json").read_text())
+    (study.payer / "another.key.record.json").chmod(0o600)
     refused = call("payer", "open", study.payer / "another.key", files[0])
     assert (refused.code, refused.out.count(PLACE)) == (1, 0)
 
@@ -461,8 +465,8 @@ def tell_where(study: Study) -> None:
             person.step(lambda *_: pytest.fail("there is no round left to train for"))
             return person.claim()
 
+        person.pay_to("email", f"person-{study.people.index(person)}{PLACE}")  # the claim names it
         assert wait_for(look) > 0
-        person.pay_to("email", f"person-{study.people.index(person)}{PLACE}")
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(claim, study.people))
@@ -479,8 +483,21 @@ def where(phone: Visitor) -> str:
     return IBAN if phone.number == PHONES - 1 else f"phone-{phone.number}{PLACE}"
 
 
-def handed_over(folder: Path, count: int) -> list[Path]:
-    found = sorted(folder.glob("*.json"))
-    if len(found) < count:
-        raise NotReady("not yet")
-    return found
+def handed_over(study: Study, wanted: dict[str, Decimal]) -> list[Path]:
+    """What the payment program got: people who claimed round by round are paid in instalments."""
+    files = sorted(study.payer.glob("*.json"))
+    files = [file for file in files if not file.name.endswith(".record.json")]
+    for file in [one for one in files if one not in study.opened]:
+        shown = call("payer", "open", study.payer / KEY, file, "--json")
+        assert shown.code == 0, shown.err
+        lines = [
+            line for line in shown.out.splitlines() if not re.match(r"\d{4}-", line)
+        ]  # the platform logs beside it
+        study.opened[file] = json.loads("\n".join(lines))
+    found: dict[str, Decimal] = {}
+    for row in [row for rows in study.opened.values() for row in rows]:
+        assert row["currency"] == "EUR"
+        found[row["to"]] = found.get(row["to"], Decimal(0)) + Decimal(row["amount"])
+    if found != wanted:
+        raise NotReady(f"{len(files)} files, {len(found)} people of {len(wanted)}")
+    return files

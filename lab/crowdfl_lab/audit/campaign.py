@@ -15,10 +15,12 @@ import numpy.typing as npt
 from crowdfl.crypto.shares.sketch import Sketch
 from crowdfl.errors import DataMissing
 from crowdfl.learning.datasets.data import Cut, Labels, Source
-from crowdfl.learning.datasets.npz_files import MotionSense, WindowFile
+from crowdfl.learning.datasets.motion_sense import MotionSense
+from crowdfl.learning.datasets.npz_files import WindowFile
 from crowdfl.learning.datasets.supplied import Synthetic
 from crowdfl.learning.features import Inputs, features
-from crowdfl.learning.models.learner import Learner, SoftmaxLearner, Training, batches
+from crowdfl.learning.models.learner import Learner, Training, batches
+from crowdfl.learning.models.softmax import SoftmaxLearner
 from crowdfl.learning.models.torch_models import TorchLearner, mlp
 from crowdfl.protocols.shares.reference import LONGEST, OPPOSED
 from crowdfl.protocols.shares.shape import widths_of
@@ -75,7 +77,8 @@ class CrowdData:
 
     @classmethod
     def of(cls, name: str, source: Source, inputs: str) -> "CrowdData":
-        kind, people = FEATURES[inputs], [source.load_person(index) for index in range(len(source.people))]
+        kind = FEATURES[inputs]
+        people = [source.load_person(index) for index in range(len(source.people))]
         pupils = tuple(Pupil(p.train.name, features(kind, p.train.windows), p.train.labels) for p in people)
         windows, labels = ([getattr(p.held_out, part) for p in people] for part in ("windows", "labels"))
         held_out = Pupil("all", features(kind, np.concatenate(windows)), np.concatenate(labels))
@@ -151,7 +154,8 @@ class Campaign:
         import torch
         from torch.nn import functional
 
-        bases, kind = np.array([lesson.base for lesson in lessons]), torch.float32 if self._hidden else torch.float64
+        bases = np.array([lesson.base for lesson in lessons])
+        kind = torch.float32 if self._hidden else torch.float64
         arrays = zip(*map(self.learner.shape.arrays, bases), strict=True)
         own = [torch.tensor(np.stack(each), dtype=kind, requires_grad=True) for each in arrays]
         moved = torch.optim.Adam(own, self.training.rate) if self._hidden else torch.optim.SGD(own, self.training.rate)

@@ -19,13 +19,29 @@ from crowdfl_lab.audit import (
     keys,
     masks,
     money,
+    payer,
+    printed,
     processes,
     readings,
+    set_back,
+    unsigned_rounds,
 )
 from crowdfl_lab.audit.finding import HARDENED, PAPER, SHARES, Finding, Verdict
 from crowdfl_lab.audit.headroom import SHORTENED, check_widths, tell_apart
 from crowdfl_lab.audit.recorded_round import RecordedRound, record_round
-from crowdfl_lab.audit.shares import altered, counts, freezing, openings, references, reuse, transcript
+from crowdfl_lab.audit.shares import (
+    altered,
+    counts,
+    freezing,
+    minting,
+    openings,
+    references,
+    reuse,
+    transcript,
+    unused,
+    words,
+)
+from crowdfl_lab.audit.shares import set_back as shares_set_back
 from crowdfl_lab.report.output import deliver, progress_to_stderr
 from crowdfl_lab.report.results import Result, ResultTable
 from crowdfl_lab.timing import machine
@@ -159,12 +175,13 @@ def attack_recorded(recorded: RecordedRound) -> Iterator[Finding]:
     yield keys.attack_overheard_reward(recorded)
     yield keys.attack_overheard_upload(recorded)
     yield readings.attack_late_samples(recorded)
+    yield readings.attack_late_model(recorded)
     yield from readings.attack_rewards(recorded)
 
 
 def _findings(scale: _Scale, say: Callable[[str], None]) -> Iterator[Finding]:
     say("misprints")
-    yield from masks.demonstrate()
+    yield from printed.demonstrate()
     recorded = {}
     for profile, key_bits in ((PAPER, scale.paper_bits), (HARDENED, scale.hardened_bits)):
         say(f"an honest round of {profile}, {key_bits} bits, {scale.parameters} parameters")
@@ -183,6 +200,8 @@ def _findings(scale: _Scale, say: Callable[[str], None]) -> Iterator[Finding]:
     say("an SP that deviates")
     yield from deviating_sp.attack_signs()
     yield from processes.attack_processes()
+    yield from unsigned_rounds.attack_unsigned_rounds()
+    yield from set_back.attack_set_back()
     yield from deviating_sp.attack_power_lengths()
     yield from deviating_sp.attack_claims()
     yield deviating_sp.attack_chosen_reward()
@@ -198,7 +217,7 @@ def _findings(scale: _Scale, say: Callable[[str], None]) -> Iterator[Finding]:
     yield from isolation.attack_isolation()
     say("money that should have been paid")
     yield from money.attack_free_model()
-    yield from money.attack_claim_window()
+    yield from money.attack_pause()
     yield from money.attack_reward_given_up()
     yield from money.attack_restored()
     say("repeated divisors")
@@ -222,23 +241,34 @@ def _shares(say: Callable[[str], None]) -> Iterator[Finding]:
     yield from reuse.attack_standing_model()
     say("shares: a server that holds the model still, with a reader")
     yield from freezing.attack_freezing()
+    say("shares: a server that was set back")
+    yield from shares_set_back.attack_set_back()
     say("shares: what is dealt, and what it covers")
     yield from reuse.attack_dealt_twice()
     yield from reuse.attack_dealer()
     yield from reuse.attack_kept_source()
+    yield from minting.attack_minted()
     say("shares: servers that alter their shares")
     yield from altered.attack_inflated()
     yield from altered.attack_shifted_sum()
     yield from altered.attack_bits()
     yield from altered.attack_later_bits()
     yield from altered.attack_silent()
+    yield from words.attack_denied_bits()
+    yield from words.attack_forgotten_bits()
+    yield from words.attack_used_unpaid()
+    yield from words.attack_used_deleted()
     yield from references.attack_direction()
+    yield from references.attack_cohorts()
     yield from references.attack_condition()
     yield altered.attack_claims()
     yield from altered.attack_searched_count()
     yield from altered.attack_another_count()
     yield from isolation.attack_isolation(profile=SHARES)
     yield from evaluations.attack_evaluations()
+    yield from evaluations.attack_queries()
+    yield from unused.attack_unused()
+    yield from payer.attack_payer()
     say("shares: two samples of both servers' views")
     yield from openings.tell_apart()
     yield from openings.tell_apart_altered()

@@ -19,8 +19,8 @@ from typing import cast
 import numpy as np
 
 from crowdfl.crypto.blocks import from_ints, to_ints, width_of
+from crowdfl.crypto.coins import Coins
 from crowdfl.crypto.paillier.vector import CipherVector
-from crowdfl.crypto.randomness import Coins
 from crowdfl.errors import NothingToAverage, RoundEnded, SlotOverflow
 from crowdfl.protocols.common.sdiv import HardenedSdivSp, SdivWidths
 from crowdfl.protocols.common.smul import PolynomialsReply, PolynomialsRequest, products_in
@@ -121,19 +121,22 @@ def _inflate(subject: str, side: type[HardenedSdivSp], number: str) -> Finding:
     k = 1 << (widths.key_bits - widths.hi - 2) if of_divisor else 1 << (widths.alpha - widths.g + 29)
     y = sp.encrypt([d + (k if of_divisor else 0) for d in _DIVISORS])
     x = sp.encrypt([d * 1000 + (0 if of_divisor else k) for d in _DIVISORS])
-    division, ended = side(sp, widths, 1, "audit").run(x, y, Coins.fresh()), "answered to the end"
+    division = side(sp, widths, 1, "audit").run(x, y, Coins.fresh())
+    ended = "answered to the end"
     try:
         run_exchange(division, ask_directly(DivisionCsp(csp, widths, count, count).answer))
     except NothingToAverage:
         ended = "CSP's own check ended the division"
     opened = zip(csp.view.of("SDIV x'")[0], csp.view.of("SDIV y'")[0], strict=True)
     reading = _divisor_behind if of_divisor else _quotient_behind
-    guesses, middle = [reading(int(v), int(masked), k, widths) for v, masked in opened], 1 << (widths.ybits - 1)
+    guesses = [reading(int(v), int(masked), k, widths) for v, masked in opened]
+    middle = 1 << (widths.ybits - 1)
     found = sum(g == d for g, d in zip(guesses, _DIVISORS, strict=True))
     note = f"K of {k.bit_length()} bits, {widths.key_bits}-bit key; {ended}"
     measure = Measure(_median_off, "relative error, median; blind: the middle of the range")
     title = f"divisors, by CSP that has made the {number}s too large"
-    attack, guess = Attack(f"inflated {number}", "new", title, ("CSP",), measure), [g or middle for g in guesses]
+    attack = Attack(f"inflated {number}", "new", title, ("CSP",), measure)
+    guess = [g or middle for g in guesses]
     return attack.score(subject, guess, [middle] * count, list(_DIVISORS), f"{found} of {count} divisors", note)
 
 
@@ -157,7 +160,9 @@ def attack_false_scaling(key_bits: int = 1024) -> Finding:
     """CSP returns [[0]] for [[Q]]^(X + R): a reader then opens D - Q R, and only the true Q makes D - Q R + Q (X + R) short."""
     parties = small_parties(key_bits, lanes=0, total="hidden")
     parties.open(1).collect(parties.encrypt(small_updates()))
-    sp, csp, seen = parties.sp, parties.csp.party, list[int]()
+    sp = parties.sp
+    csp = parties.csp.party
+    seen = list[int]()
 
     def answer(request: bytes) -> bytes:
         """Scales by nothing, and keeps what it opened."""
@@ -172,7 +177,8 @@ def attack_false_scaling(key_bits: int = 1024) -> Finding:
     reader, task = cast(HardenedParticipant, parties.people["p0"]), parties.task
     publication = Publication.from_bytes(sp.publication(), reader.party.limits(_LANES))
     shown = int(to_ints(read(publication, reader.audience, task.context(1), task.public))[0])
-    most, truth = SMALL_BOUNDS["max_participants"] * SMALL_BOUNDS["max_samples"], sum(SMALL_PEOPLE.values())
+    most = SMALL_BOUNDS["max_participants"] * SMALL_BOUNDS["max_samples"]
+    truth = sum(SMALL_PEOPLE.values())
     guess = next((total for total in range(1, most + 1) if _explains(total, shown, seen[-1], sp.codec)), None)
     recovered = "no total fits" if guess is None else f"{guess} samples where {truth} is true"
     note = "the total, and with it the exact sums, which a shown total would give every reader"
@@ -182,11 +188,14 @@ def attack_false_scaling(key_bits: int = 1024) -> Finding:
 def attack_claimed_number(key_bits: int = 1024) -> Finding:
     """CSP makes every divisor nearly the same: a weight is then the cube of a count, and claims show the weights."""
     parties = small_parties(key_bits)
-    sp, csp, widths = parties.sp, parties.csp.party, reward_widths(parties.spec.settings, SMALL_SIZE)
+    sp = parties.sp
+    csp = parties.csp.party
+    widths = reward_widths(parties.spec.settings, SMALL_SIZE)
     parties.open(1).collect(parties.encrypt(small_updates()))
     products = products_in(distance_polynomials(len(SMALL_PEOPLE), widths.epsilon_units))
     first = [len(p) == 3 and p[:2] == (0, 0) and p[2] % 3 == 2 for p in products]  # Y^2 A_i, once in each divisor
-    shifts, limits = [int(is_first) << (widths.weights.ybits - 1) for is_first in first], csp.limits(1 << 10)
+    shifts = [int(is_first) << (widths.weights.ybits - 1) for is_first in first]
+    limits = csp.limits(1 << 10)
 
     def shifting(request: bytes) -> bytes:
         reply = parties.csp.answer(request)

@@ -21,11 +21,12 @@ from typing import Any, cast
 import numpy as np
 
 from crowdfl.crypto.blocks import Block, to_ints
+from crowdfl.crypto.coins import Coins
 from crowdfl.crypto.compute import Backend, Kernel, Progress
 from crowdfl.crypto.paillier.kernels import PowEach
 from crowdfl.crypto.paillier.packing import Packing
 from crowdfl.crypto.paillier.vector import CipherVector
-from crowdfl.crypto.randomness import SEED_BYTES, Coins
+from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.sealing import SigningKey, commit, seal_to
 from crowdfl.errors import BadSignature, ClaimRefused, OutOfTurn, RewardOutOfRange, RoundEnded, WrongAmount
 from crowdfl.protocols.claims import Claim, RewardEnvelope, reward_context, reward_statement, within_budget
@@ -33,6 +34,8 @@ from crowdfl.protocols.common.paid import MaskSeed
 from crowdfl.protocols.common.sdiv import DivideRequest, GuardRequest
 from crowdfl.protocols.common.smul import PolynomialsRequest
 from crowdfl.protocols.exchange import Reply, ask_directly, run_exchange
+from crowdfl.protocols.hardened.bundles import ReaderBundle
+from crowdfl.protocols.hardened.manifest import ManifestRequest
 from crowdfl.protocols.hardened.opening import PARTICIPANTS, OpeningSp, digest, read
 from crowdfl.protocols.hardened.prifedavg import HiddenAverageCsp, ScaleReply, ScaleRequest, power_of_one
 from crowdfl.protocols.hardened.prirwd import (
@@ -41,14 +44,13 @@ from crowdfl.protocols.hardened.prirwd import (
     WEIGHTS,
     InnerRequest,
     LanesRequest,
-    NonceRequest,
     RewardCsp,
     RewardRequest,
     RewardSp,
     RewardWidths,
 )
 from crowdfl.protocols.hardened.profile import HardenedParticipant
-from crowdfl.protocols.hardened.shape import ReaderBundle, reward_widths
+from crowdfl.protocols.hardened.shape import reward_widths
 from crowdfl.protocols.messages import Limits, RoundRequest
 from crowdfl.protocols.party import CountingBackend, KeyedParty
 from crowdfl.protocols.records import MemoryRecords
@@ -69,6 +71,7 @@ from crowdfl_lab.audit.recorded_round import (
     SMALL_PEOPLE,
     SMALL_SIZE,
     HardenedParties,
+    signed_manifest,
     small_parties,
     small_updates,
 )
@@ -143,6 +146,7 @@ class _Signs:
     spent: int = 0
     _number: int = 1
     _asked: int = 0  # in this round
+    _manifests: dict[int, ManifestRequest] = field(default_factory=dict)
 
     def is_negative(self, packed: CipherVector, slots: list[int]) -> bool | None:
         """Of a ciphertext with these numbers added to its slots; None when no round is left."""
@@ -157,15 +161,24 @@ class _Signs:
             self.parties.csp.records = MemoryRecords()
             self._asked = 0
         elif not answered or self._asked == _ASKS:
-            self._number, self._asked, self.spent = self._number + 1, 0, self.spent + (not answered)
+            self._number = self._number + 1
+            self._asked = 0
+            self.spent = self.spent + (not answered)
         return not answered
 
     def _by_lanes(self, chosen: CipherVector) -> bool:
         """The chosen ciphertext as somebody's lanes, unmasked."""
-        self._send(NonceRequest(self._number, PAYMENT, tuple(SMALL_PEOPLE), bytes(SEED_BYTES)))
+        self._send(self._manifest())
         rows = self.parties.sp.codec.budget.buckets * len(SMALL_PEOPLE)
         lanes = CipherVector.concat([chosen, self._filled(rows - 1)])
         return self._send(LanesRequest(self._number, 0, *self._halved(lanes)))
+
+    def _manifest(self) -> ManifestRequest:
+        """Honest phones sign for each round."""
+        if self._number not in self._manifests:
+            uploads = self.parties.encrypt(small_updates(), self._number)
+            self._manifests[self._number] = signed_manifest(self._number, uploads)
+        return self._manifests[self._number]
 
     def _by_counts(self, chosen: CipherVector) -> bool:
         positive = self.parties.sp.party.add_plain(chosen, [1])
@@ -244,7 +257,9 @@ class _Lengths:
 
 
 def _read_by_lengths(subject: str, parties: HardenedParties, side: HiddenAverageCsp) -> Finding:
-    party, truth, samples = parties.sp.party, SMALL_PEOPLE[_VICTIM], parties.sp.averaged(_VICTIM).part(-1)
+    party = parties.sp.party
+    truth = SMALL_PEOPLE[_VICTIM]
+    samples = parties.sp.averaged(_VICTIM).part(-1)
     lengths, factor = _Lengths(side.party.backend), party.encrypt([5])
     side.party.compute = CountingBackend(lengths, side.party.costs)
 
@@ -286,7 +301,9 @@ def _claim(parties: HardenedParties) -> bytes:
 def attack_claims(key_bits: int = 1024) -> Iterator[Finding]:
     """Another's encrypted reward, compared by claims: with a CSP that keeps what it is told, and as built."""
     parties, sides = small_parties(key_bits), list[_KeepingSide]()
-    sp, csp, widths = parties.sp, parties.csp.party, reward_widths(parties.spec.settings, SMALL_SIZE)
+    sp = parties.sp
+    csp = parties.csp.party
+    widths = reward_widths(parties.spec.settings, SMALL_SIZE)
 
     def keeping(party: KeyedParty, built: RewardWidths, packing: Packing, number: int) -> RewardSp:
         sides.append(_KeepingSide(party, built, packing, number))
@@ -314,13 +331,16 @@ class _Claimed:
 
     def forged(self, threshold: int) -> tuple[list[RewardRequest], Claim]:
         """Two rewards of nobody, which add up to the claimed amount if mu lies above the threshold, by less than that."""
-        party, h, amount = self.party, self.widths.fraction, self.claim.amounts[0]
+        party = self.party
+        h = self.widths.fraction
+        amount = self.claim.amounts[0]
         above = party.add_plain(self.mu, [-threshold])
         below = party.add_plain(party.scale(self.mu, -1), [threshold + (amount << h) + (1 << h) - 1])
         commitments = (commit(0, _SALT),) * len(SMALL_PEOPLE)
         rewards = (party.rerandomise(CipherVector.concat([c] * len(SMALL_PEOPLE))) for c in (above, below))
         requests = [RewardRequest(i, c, party.partial_decrypt(c), commitments) for i, c in enumerate(rewards, start=1)]
-        claim = replace(self.claim, rounds=(1, 2), amounts=(amount, 0), masks=(0, 0), salts=(_SALT, _SALT))
+        claim = replace(self.claim, rounds=(1, 2), amounts=(amount, 0), masks=(0, 0))
+        claim = replace(claim, salts=(_SALT, _SALT), shown=(b"", b""))
         return requests, claim
 
 
@@ -394,7 +414,8 @@ def attack_chosen_reward(key_bits: int = 1024) -> Finding:
     sp.reward_side = swapping
     parties.play(1, parties.encrypt(small_updates()), payment=PAYMENT)
     claim = _claim(parties)
-    guess, truth = sum(sp.pay(claim, parties.csp.answer(claim)).values()), SMALL_PEOPLE[_VICTIM]
+    guess = sum(sp.attested(claim, parties.csp.answer(claim)).amounts.values())
+    truth = SMALL_PEOPLE[_VICTIM]
     note = "one number up to the budget for each claimant and round; the claimant sees it, and is paid it"
     return _SWAPPED.score(HARDENED, guess, _MOST // 2, truth, f"{guess} samples where {truth} is true", note)
 
@@ -437,7 +458,9 @@ def attack_phone(key_bits: int = 1024) -> list[Finding]:
 
 
 def _show(subject: str, parties: HardenedParties, signing: SigningKey) -> Finding:
-    keys, phone, wanted = parties.enrol(_VICTIM), parties.fresh_person(_VICTIM), PAYMENT // 2
+    keys = parties.enrol(_VICTIM)
+    phone = parties.fresh_person(_VICTIM)
+    wanted = PAYMENT // 2
     context, fraction = parties.task.context(1), reward_widths(parties.spec.settings, SMALL_SIZE).fraction
     body = (wanted << fraction).to_bytes(parties.task.public.plaintext_bytes, "big")
     signature = signing.sign(reward_statement(context, _VICTIM, commit(0, _SALT), body))

@@ -1,7 +1,8 @@
-"""A server of Flower's that has a model of its own evaluated on a client's data, in place of the task's average.
+"""A server of Flower's that has a model of its own evaluated on a client's data, or asks it questions of its own.
 
-From the losses of a few chosen models it solves for the data. What of a message reaches a client's app is decided by
-`shown_to_app` and the signed definition; the rest of the plug-in needs Flower, and is attacked in Flower's environment.
+From the losses of a few chosen models it solves for the data; from the counts in ranges that it chooses it reads the data. What
+of a message reaches a client's app is decided by `shown_to_app`, `shown_to_query` and the signed definition; the rest of the
+plug-in needs Flower, and is attacked in Flower's environment.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +15,7 @@ import numpy as np
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import CrowdFLError
-from crowdfl.flower.admission import AGREED, ARRAYS, CONFIG, TRAINING, Agreed, kept_digest, shown_to_app
+from crowdfl.flower.admission import AGREED, ARRAYS, CONFIG, TRAINING, Agreed, kept_digest, shown_to_app, shown_to_query
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.settings import TaskSettings
 from crowdfl_lab.audit.finding import SHARES, Attack, Finding, Floats, Measure, found_in, rms
@@ -25,7 +26,15 @@ _AVERAGE = np.array([0.05, 0.02, 0.11, -0.03])  # what the client has read of th
 _OFF = Measure(rms, "root mean square error of a number of the client's data; blind: zeros")
 _TITLE = "a client's data, by a Flower server that has models of its own evaluated"
 _EVALUATED = Attack("evaluated model", "new", _TITLE, ("SP",), _OFF)
+_ANSWERING = "shares, a client that answers any query"
 _PROBES = [np.zeros(len(_DATA)), *np.eye(len(_DATA))]
+_AGES = np.bincount([23, 23, 31, 40, 58, 58, 71], minlength=90)[18:].astype(
+    float
+)  # how many are of each age from 18 on
+_COUNTED = Measure(rms, "root mean square error of the number of people of an age; blind: zeros")
+_ASKED = Attack(
+    "asked data", "new", "a client's data, by a Flower server that asks queries of its own", ("SP",), _COUNTED
+)
 Sent = dict[str, tuple[str, Any]]
 Shown = Callable[[Agreed, str, str, int, Sent, Callable[[Mapping[str, Any]], Any]], dict[str, Any]]
 
@@ -51,14 +60,35 @@ def _attack(subject: str, shown: Shown) -> Finding:
     return _EVALUATED.score(subject, guess, np.zeros(len(_DATA)), _DATA, found, ", ".join(told))
 
 
-def _agreed() -> Agreed:
+def attack_queries() -> Iterator[Finding]:
+    """How many people are of an age, for one age after the other; the owner has signed the question for all of them."""
+    agreed = _agreed(query_config={"from": 18, "to": 90})
+    for subject, shown in (
+        (_ANSWERING, lambda _agreed, _asked, sent: _as_sent(agreed, "", "", 0, sent, None)),
+        (SHARES, None),
+    ):
+        found, refused = np.zeros(len(_AGES)), 0
+        for place in range(len(_AGES)):
+            sent = {"config": (CONFIG, {"from": 18 + place, "to": 19 + place})}
+            try:
+                asked = (shown or shown_to_query)(agreed, "query", sent)["config"]
+            except CrowdFLError:
+                refused += 1
+                continue
+            found[place] = _AGES[asked["from"] - 18 : asked["to"] - 18].sum()
+        guess = None if refused == len(_AGES) else found
+        note = f"{refused} of {len(_AGES)} questions refused"
+        yield _ASKED.score(subject, guess, np.zeros(len(_AGES)), _AGES, found_in(guess, _AGES, "ages"), note)
+
+
+def _agreed(**more: Any) -> Agreed:  # noqa: ANN401 -- fields of it
     """As the client reads it, from the definition that the task's owner has signed."""
-    agreed = Agreed(kept=kept_digest({}), train_config={"lr": 0.1}, run_config={})
+    agreed = Agreed(kept=kept_digest({}), train_config={"lr": 0.1}, run_config={}, **more)
     words, shape = "a task of the audit", ModelShape(("weight",), (_DATA.shape,))
     settings = TaskSettings.of(profile=SHARES, max_norm=2.0)
-    made = Definition(words, words, words, shape, settings, 1e9, {TRAINING: {AGREED: agreed.to_json()}})
+    made = Definition(words, words, words, shape, settings, 10**9, {TRAINING: {AGREED: agreed.to_json()}})
     owner = SigningKey.fresh()
-    signed = replace(made, requester=owner.public).sign(owner)
+    signed = replace(made, requester=owner.public).dated(0.0).sign(owner)
     return Agreed.from_json(Definition.open(signed).training[TRAINING][AGREED])
 
 

@@ -108,7 +108,9 @@ def openings(budget: WidthBudget, rewards: RewardWidths | None) -> list[_Opening
     rows = [_Opening("sums + R modulo N", "CSP", key, key, _NOTHING, rounds * (budget.ciphertexts + 1))]
     if budget.total == "hidden":
         # Q is off by at most 3/2, X*Q by that times X, and a dither uniform over 2^k values hides the shift.
-        k, sums, opened = budget.dither_bits, budget.sum_bound, budget.parameters * rounds
+        k = budget.dither_bits
+        sums = budget.sum_bound
+        opened = budget.parameters * rounds
         rows.append(_Opening("average, dithered", "reader", bits(sums), k, log2(3 * sums) - 1 - k, opened))
         rows += _division("2^k / Y", hidden_widths(budget), rounds, rounds)
     if rewards is None:
@@ -194,7 +196,9 @@ def compare(views: Views, allowed: Mapping[str, float]) -> tuple[str, float, int
     (Bonferroni), and that number. `allowed` names the gaps that a bound concedes."""
     results: dict[str, float] = {}
     for name in sorted(views[0].keys() & views[1].keys()):
-        a, b, gap = views[0][name], views[1][name], allowed.get(name, 0.0)
+        a = views[0][name]
+        b = views[1][name]
+        gap = allowed.get(name, 0.0)
         results[f"{name}, KS"] = kolmogorov_smirnov(a, b, allowed=gap)
         if not gap:
             results[f"{name}, chi-square"] = chi_square(a, b)
@@ -214,7 +218,8 @@ def two_samples(
     told = corrected < LEVEL
     conceded = f"; SDIV's divisors may differ by {max(allowed.values()):.3f}" if allowed else ""
     recovered = f"{'told apart' if told else 'not told apart'} by {name}"
-    measure, verdict = "p-value after correction; told apart below the level", Verdict.BROKEN if told else Verdict.GUESS
+    measure = "p-value after correction; told apart below the level"
+    verdict = Verdict.BROKEN if told else Verdict.GUESS
     return Finding(*place, subject, recovered, corrected, LEVEL, measure, verdict, f"{what}, {tests} tests{conceded}")
 
 
@@ -236,7 +241,7 @@ def _observe(subject: str, rounds: int, *, large: bool) -> tuple[dict[str, Float
     weights, samples = (np.ones(_PARAMETERS), 10) if large else (np.full(_PARAMETERS, 0.01), 1)
     payment = to_millionths("1000000" if large else "1") if paid else None
     for number in range(1, rounds + 1):
-        uploads = parties.encrypt({f"p{i}": (weights, samples) for i in range(_PEOPLE)})
+        uploads = parties.encrypt({f"p{i}": (weights, samples) for i in range(_PEOPLE)}, number)
         parties.play(number, uploads, payment=payment)
     found: defaultdict[str, list[float]] = defaultdict(list)
     view, n = parties.csp.party.view, int(parties.task.public.n)

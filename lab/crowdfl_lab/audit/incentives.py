@@ -169,7 +169,8 @@ class CheatedCampaign(Campaign):
         samples = [1] * (len(counts) + group) if referred else [*counts, *[declared] * group]
         judge = Judge(self.bound, len(self.start))
         for number in range(1, self._settings.rounds + 1):
-            models, kept = self._models(averages, number, cheat, group), list(range(len(samples)))
+            models = self._models(averages, number, cheat, group)
+            kept = list(range(len(samples)))
             if referred:
                 wanted = self.trained(averages[-1], number, [self._reference])[0]
                 coins = hashlib.sha256(f"{self._draw} {number}".encode()).digest()
@@ -257,7 +258,9 @@ def audit_incentives(
     settings: IncentiveSettings, folder: Path | None, say: Callable[[str], None], notes: Sequence[str], command: str
 ) -> Result:
     """Without a folder of data sets, on made-up people."""
-    where, found, said = machine(), dict[str, list[Outcome]](), list(notes)
+    where = machine()
+    found = dict[str, list[Outcome]]()
+    said = list(notes)
     for crowd in load_crowds(settings, folder):
         found[crowd.name] = list(outcomes(crowd, settings, say))
         said += crowd.notes

@@ -12,7 +12,7 @@ from crowdfl.crypto.compute import default_backend
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import TooFewParticipants
 from crowdfl.learning.models.shape import ModelShape
-from crowdfl.protocols.capabilities import TakesRandomizers
+from crowdfl.protocols.hardened.profile import HardenedParticipant
 from crowdfl.protocols.profile import Tools
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS, Participant
 from crowdfl.roles.sp.core import SpOptions
@@ -59,7 +59,7 @@ def _isolate(subject: str, settings: TaskSettings, least: int) -> Finding:
 
 def _post(host: Host, settings: TaskSettings) -> str:
     words, shape = "a task of the audit", ModelShape(("w",), ((len(_WEIGHTS),),))
-    definition = Definition(words, words, words, shape, settings, _FOREVER, {})
+    definition = Definition(words, words, words, shape, settings, int(_FOREVER), {})
     return host.create(definition, [np.zeros(len(_WEIGHTS))])
 
 
@@ -79,11 +79,11 @@ def _average(host: Host, task: str, phone: Participant) -> Floats:
 
 def _send_nothing(host: Host, task: str, number: int, phone: Participant) -> int:
     """Zeros; and no samples, as no honest phone does, or one where an upload without is left out. How many."""
-    if not isinstance(phone.side, TakesRandomizers):
+    if not isinstance(phone.side, HardenedParticipant):
         phone.encrypt(number, [np.zeros(len(_WEIGHTS))], 1)
         phone.send(number)
         return 1
     party = phone.side.party
-    upload = party.send(party.encrypt([0] * phone.side.upload_randomizers()))
-    host.sp.upload(task, number, phone.keys.who, upload)
+    zeros = party.encrypt([0] * phone.side.upload_randomizers())
+    host.sp.uploads.one(task, number, phone.keys.who, phone.side.sign_upload(zeros, number))
     return 0

@@ -38,6 +38,7 @@ from crowdfl_lab.audit.finding import (
     rms,
 )
 from crowdfl_lab.audit.recorded_round import BUDGET, RecordedRound
+from crowdfl_lab.uploads import ciphertexts_in
 
 _BASES = 300  # every other prime below splits N
 _SMALL = 16  # the other share, tried up to here
@@ -121,9 +122,10 @@ def attack_overheard_upload(recorded: RecordedRound) -> Finding:
 def _score_upload(attack: Attack[Floats], recorded: RecordedRound, exponents: Iterable[mpz], note: str) -> Finding:
     """The blind guess is the published average, which every participant reads anyway."""
     truth = recorded.weights[_VICTIM]
-    upload = CipherVector.from_bytes(recorded.uploads[_VICTIM], recorded.public, max_count=1 << 20)
+    upload = CipherVector.from_bytes(ciphertexts_in(recorded.uploads[_VICTIM]), recorded.public, max_count=1 << 20)
     readings = (_read(recorded, upload, exponent) for exponent in exponents)
-    guess, within = next((read for read in readings if read is not None), None), 10.0**-recorded.settings.decimals
+    guess = next((read for read in readings if read is not None), None)
+    within = 10.0**-recorded.settings.decimals
     recovered = "nothing decrypts" if guess is None else found_in(guess, truth, "weights to 6 decimals", 1.49 * within)
     return attack.score(recorded.profile, guess, recorded.average, truth, recovered, note)
 
@@ -172,7 +174,8 @@ def _read_reward(recorded: RecordedRound, envelope: bytes) -> float | None:
 
 
 def _unseal(recorded: RecordedRound, envelope: RewardEnvelope) -> float | None:
-    public, readers = recorded.public, [recorded.phone_reader.open] if recorded.phone_reader else []
+    public = recorded.public
+    readers = [recorded.phone_reader.open] if recorded.phone_reader else []
     for open_with in (*readers, *(audience.open for audience in recorded.audiences)):
         for who in (_VICTIM, _OVERHEARER):
             with suppress(SealBroken):

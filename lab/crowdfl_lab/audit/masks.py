@@ -1,6 +1,4 @@
-"""The paper's protocols as printed, and attacks on masks: one that is too short, a divisor that is masked more than once.
-
-Items 1 and 11: what the paper prints wrong, shown by running it.
+"""Attacks on masks: one that is too short, a divisor that is masked more than once.
 
 Attack 9: SMUL's printed masks of 80 bits on operands of 78. x' = x + r with r below 2^80 confines x to (x' - 2^80, x']. PriRwd
 masks the same Omega for every participant in every round, afresh: the intervals intersect in a narrow one. `hardened` masks
@@ -16,13 +14,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import log2
 
-import numpy as np
 from gmpy2 import mpz
 from sympy import ZZ
 from sympy.polys.matrices import DomainMatrix
 
-from crowdfl.crypto.randomness import Coins
-from crowdfl.protocols.common.sdiv import HardenedSdivSp, PaperSdivCsp, PaperSdivSp, SdivWidths, guard_polynomials
+from crowdfl.crypto.coins import Coins
+from crowdfl.protocols.common.sdiv import HardenedSdivSp, SdivWidths, guard_polynomials
 from crowdfl.protocols.common.smul import (
     PaperSmulCsp,
     PaperSmulSp,
@@ -33,7 +30,7 @@ from crowdfl.protocols.common.smul import (
 )
 from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.party import KeyedParty
-from crowdfl_lab.audit.finding import DIVISOR_LOG, HARDENED, PRINTED, Attack, Finding, Measure, difference, relative
+from crowdfl_lab.audit.finding import DIVISOR_LOG, HARDENED, PRINTED, Attack, Finding, Measure, relative
 from crowdfl_lab.audit.recorded_round import ShortCoins
 from crowdfl_lab.division import DivisionCsp, Pair
 
@@ -48,55 +45,6 @@ _FEW, _MANY = 8, 96  # divisions
 _FACTOR = 64  # the rho of one run in 250 have a factor in common: then so many times y explains all y' as well
 _WIDTHS = (112, 60, 40, 4)  # ybits, qbits, sigma, precision
 _REPEATED = Attack("repeated divisor", "5 (SDIV)", "a divisor masked many times, by CSP", ("CSP",), DIVISOR_LOG)
-
-_SCALE = 10**6
-_CORRECTED = Measure(difference, "error of the corrected form; blind: error as printed")
-_Shown = tuple[float, float, str]  # the error of the corrected form, that of the printed one, and both in words
-
-
-def demonstrate() -> Iterator[Finding]:
-    """What the paper prints wrong in SDIV. "Broken": the printed form is wrong, the corrected one right."""
-    for name, section, title, note, (corrected, printed, text) in (
-        ("Y = [[x]]^r", "1", "Alg. 1 line 1a", "Y must be [[y]]^r", _printed_divisor()),
-        ("factor 10^L", "11", "SDIV's floor", "the proof forgets the factor 10^L", _ignored_scale()),
-        ("kappa = 32", "11", "SDIV in Alg. 4", "kappa must cover pi * d and delta * Omega", _short_kappa()),
-    ):
-        attack = Attack(name, section, title, (), _CORRECTED)
-        yield attack.score(PRINTED, corrected, printed, 0.0, text, note)
-
-
-def _printed_divisor() -> _Shown:
-    x, y, r, alpha, e = 355, 113, 1 << 200, 12345, 67
-    masked = r * x + y * (r * alpha + e)
-    right, wrong = ((masked * _SCALE // divisor - alpha * _SCALE) / _SCALE for divisor in (r * y, r * x))
-    return abs(right - x / y), abs(wrong - x / y), f"355/113 = {right}; with Y = [[x]]^r: {wrong}"
-
-
-def _ignored_scale() -> _Shown:
-    """r from the bottom of the printed range, 2^(kappa+1): the remainder times 10^L need not stay below one."""
-    rng, kappa, wrong, trials = np.random.default_rng(1), 32, [0, 0], 500
-    for _ in range(trials):
-        x, y, e = (int(v) for v in rng.integers(1, 1 << kappa, 3))
-        for form, r in enumerate(((_SCALE << (2 * kappa)) + 1, (1 << (kappa + 1)) + 1)):
-            quotient = (r * x + y * e) * _SCALE // (r * y) - e * _SCALE // r
-            wrong[form] += quotient != x * _SCALE // y
-    text = f"{wrong[1]} of {trials} floors wrong with r near 2^33, {wrong[0]} with r > 10^6 * 2^64"
-    return wrong[0], wrong[1], text
-
-
-def _short_kappa() -> _Shown:
-    """Operands of Alg. 4 are far longer than 32 bits: masked for 32, they wrap around N. By the printed SDIV."""
-    x, y = 183 * 10**20, 7 * 10**19  # delta * Omega and pi * d at scale 10^2L
-
-    def off(kappa: int) -> float:
-        private, sp, csp = Pair.fresh(256, as_printed=True)
-        side = PaperSdivSp(sp, kappa=kappa, sigma=80, decimals=6)
-        asked = ask_directly(PaperSdivCsp(csp, decimals=6, max_count=1).answer)
-        result = run_exchange(side.run(sp.encrypt([mpz(x)]), sp.encrypt([mpz(y)]), Coins.fresh()), asked)
-        return float(abs(private.decrypt(result[0]) / _SCALE - x / y))
-
-    right, wrong = off(x.bit_length()), off(32)
-    return right, wrong, f"error {right:.1e} with kappa = {x.bit_length()}, {wrong:.1e} with the printed 32"
 
 
 def attack_printed_masks(prime_bits: int = 128) -> Finding:
@@ -174,7 +122,8 @@ def _masked_divisors(widths: SdivWidths, times: int, *, shared: bool) -> list[in
 def _lattice_attack(subject: str, widths: SdivWidths, *, shared: bool) -> Finding:
     opened = _masked_divisors(widths, _FEW, shared=shared)
     guesses = (common_divisor_near(opened, bits) for bits in (24, 32, 40, 41))
-    found, recovered = next((y for y in guesses if y is not None), None), "no common divisor"
+    found = next((y for y in guesses if y is not None), None)
+    recovered = "no common divisor"
     if found is not None:
         times = int(_rounded(mpz(found), mpz(_DIVISOR)))
         right = 1 <= times <= _FACTOR and abs(found - times * _DIVISOR) <= times

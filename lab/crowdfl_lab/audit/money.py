@@ -15,20 +15,28 @@ from typing import Any, cast
 
 import numpy as np
 
-from crowdfl.errors import NotReady, RewardOutOfRange, RoundEnded, ServiceUnavailable, TooLate, UnknownParticipant
-from crowdfl.protocols.claims import Claim
+from crowdfl.errors import (
+    NotReady,
+    RewardOutOfRange,
+    RoundEnded,
+    ServiceUnavailable,
+    TaskEnded,
+    TooLate,
+    UnknownParticipant,
+)
 from crowdfl.protocols.common.sdiv import SdivWidths
 from crowdfl.protocols.exchange import ask_directly, run_exchange
+from crowdfl.protocols.hardened.profile import HardenedParticipant
 from crowdfl.protocols.hardened.shape import reward_widths
-from crowdfl.protocols.messages import Message
-from crowdfl.protocols.party import KeyedParty
 from crowdfl.reasons import Reason
 from crowdfl.roles.participant.participant import Participant
-from crowdfl.roles.ports import CspPeer, ManualClock
+from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.restored import mark_restored_sp, reconcile
-from crowdfl.simulation.disks import Disk, MemoryDisk
+from crowdfl.roles.retention import CspRetention
+from crowdfl.roles.sp.retention import NoParts, SpRetention
+from crowdfl.settings import DAY
 from crowdfl.simulation.host import Host
-from crowdfl.storage.blobs import MemoryBlobs
+from crowdfl_lab.audit.copied_disk import CopiedDisk
 from crowdfl_lab.audit.finding import HARDENED, WEIGHT, Attack, Finding, Floats, Measure, found_in, relative
 from crowdfl_lab.audit.recorded_round import (
     PAYMENT,
@@ -53,7 +61,7 @@ _FREE = Attack(
     WEIGHT,
 )
 _KEPT = Measure(relative, "relative error of what the attacker gains; blind: it gains nothing")
-_WINDOW = Attack("claim window", "new", "what was earned, by a requester that cancels", ("requester",), _KEPT)
+_PAUSE = Attack("pause", "new", "what was earned, by a requester that pauses and waits for CSP", ("requester",), _KEPT)
 _GIVEN_UP = Attack("reward given up", "new", "a phone's reward, by SP with one false answer", ("SP",), _KEPT)
 _TWICE = "money that was returned, by a requester of an SP that was restored"
 _RESTORED = Attack("money returned twice", "new", _TWICE, ("requester",), _KEPT)
@@ -73,8 +81,8 @@ def _take_model(subject: str, parties: HardenedParties) -> Finding:
     total = sum(samples for _, samples in trained.values())
     together = float(np.linalg.norm(base)) * total * 10**settings.decimals
     declared = ceil(sqrt(2 ** (reward_widths(settings, SMALL_SIZE).weights.ybits + 3.1)) / together)
-    party = cast(KeyedParty, parties.participant("own").party)
-    own = party.send(party.encrypt([0] * parties.sp.codec.budget.ciphertexts + [declared]))
+    phone = cast(HardenedParticipant, parties.participant("own"))
+    own = phone.sign_upload(phone.party.encrypt([0] * parties.sp.codec.budget.ciphertexts + [declared]), 1)
     round_ = parties.open(1)
     round_.collect(parties.encrypt(trained) | {"own": own})
     guess: Floats | None = None
@@ -113,28 +121,28 @@ class _Instead:
         return getattr(self._honest, name)
 
 
-def attack_claim_window(key_bits: int = 864) -> Iterator[Finding]:
-    """The task is cancelled while CSP does not answer for its second round: until SP gives that up, claims are refused."""
-    for subject in ("hardened, time that runs from the cancellation", HARDENED):
-        host, task = _rewarded(key_bits)
-        honest = host.sp.ports.csp
-
-        def claims_alone(asked: str, request: bytes, longest: int, honest: CspPeer = honest) -> bytes:
-            if Message.kind_of(request) != Claim.kind:
-                raise ServiceUnavailable("later")
-            return honest.answer(asked, request, longest)
-
-        host.sp.ports.csp = cast(CspPeer, _Instead(honest, answer=claims_alone))
-        send_updates(host, 2, small_updates())
-        _pass(host, 0)
-        host.requester.order(task, "cancel")
-        if subject != HARDENED:
-            host.sp.store.change_task(task, ended_at=host.clock.now())
-        for _ in range(_LOOKS):
+def attack_pause(key_bits: int = 864) -> Iterator[Finding]:
+    """The model of a round is read, then the task is paused until servers end it by themselves; people claim as they can."""
+    for subject in ("hardened, a CSP with a last day of its own", HARDENED):
+        own = (CspRetention, "lives_until", lambda _csp, stored: stored.opened.rounds_until - 2 * DAY)
+        with weakened(subject, own):
+            host, task = _rewarded(key_bits)
+            host.requester.order(task, "pause")
+            clock, sp = cast(ManualClock, host.clock), host.sp.ports
+            sweeps = (
+                CspRetention(host.csp.store, host.csp.bundles, clock, host.csp.blobs, host.csp.guard),
+                SpRetention(sp.store, sp.bundles, clock, sp.blobs, sp.guard, NoParts()),
+            )
+            until = sp.store.task(task).opened
+            clock.time = until.rounds_until - 4 * DAY
+            while clock.time < until.claims_until - DAY / 2:
+                for role in sweeps:
+                    role.sweep(clock.time, counting=True)
+                _pass(host, 3600)
             _claimed(host)
-            _pass(host, SMALL_WINDOW / 4)
-        note = "the round hangs for a day, and people claim four times a day"
-        yield _kept(_WINDOW, subject, host.sp.ledger(task).returned() - PAYMENT, PAYMENT, note)
+            _pass(host, 3 * SMALL_WINDOW)
+        note = "paused to the last day of rounds; people claim on the last day"
+        yield _kept(_PAUSE, subject, host.sp.core.ledger(task).returned() - PAYMENT, PAYMENT, note)
 
 
 def attack_reward_given_up(key_bits: int = 864) -> Iterator[Finding]:
@@ -168,10 +176,10 @@ def attack_restored(key_bits: int = 864) -> Iterator[Finding]:
     """SP is set back to before a cancellation, for which the money of a round was returned."""
     for subject in ("hardened, an SP that goes on at once", HARDENED):
         host, task = _rewarded(key_bits)
-        before = _Copied(host.disk)
+        before = CopiedDisk(host.disk, "sp", with_guard=True)
         host.requester.order(task, "cancel")
         _pass(host, 0)
-        returned = host.sp.ledger(task).returned()
+        returned = host.sp.core.ledger(task).returned()
         host.sp = host.new_sp(disk=before)
         mark_restored_sp(host.sp.store, host.clock.now())
         if subject != HARDENED:
@@ -185,21 +193,8 @@ def attack_restored(key_bits: int = 864) -> Iterator[Finding]:
         _pass(host, 0)
         paid = _claimed(host)
         _pass(host, 2 * SMALL_WINDOW)
-        spent = paid + returned + host.sp.ledger(task).returned() - booked
+        spent = paid + returned + host.sp.core.ledger(task).returned() - booked
         yield _kept(_RESTORED, subject, spent - 2 * PAYMENT, PAYMENT, f"{spent} of {2 * PAYMENT} millionths paid out")
-
-
-class _Copied(MemoryDisk):
-    """SP's disk, as a backup has it."""
-
-    def __init__(self, disk: Disk) -> None:
-        super().__init__()
-        with disk.store("sp").engine.connect() as live, self.store("sp").engine.connect() as copy:
-            source, target = (cast(Any, found.connection.driver_connection) for found in (live, copy))
-            source.backup(target)
-        for name in ("sp/blobs", "sp/keys"):
-            blobs = cast(MemoryBlobs, disk.blobs(name))
-            self.blobs(name).put_all({blob: blobs.get(blob) for blob in blobs.listing()})
 
 
 def _rewarded(key_bits: int) -> tuple[Host, str]:
@@ -220,7 +215,7 @@ def _claimed(host: Host) -> int:
     """By everyone, as far as claims are paid."""
     paid = 0
     for person in host.people.values():
-        with suppress(NotReady, TooLate):
+        with suppress(NotReady, TaskEnded, TooLate):
             paid += person.claim()
     return paid
 

@@ -273,7 +273,9 @@ class PoisonCampaign(Campaign):
         )
 
     def _cleared(self, attack: str, attackers: int, rule: str) -> Generator[list[Lesson], Flat, _Played]:
-        done, judge, honest = _Played(self.start), self._judge(), self.settings.honest
+        done = _Played(self.start)
+        judge = self._judge()
+        honest = self.settings.honest
         for number in range(1, self.settings.rounds + 1):
             learnt = yield self.lessons(done.model, number, attack, attackers)
             updates, wanted = self.uploads(learnt, number, attack), learnt[-1]
@@ -430,7 +432,8 @@ def _mean(found: Sequence[PoisonOutcome], name: str) -> float | None:
 
 
 def _table(found: Sequence[PoisonOutcome], name: str, settings: PoisonSettings) -> ResultTable:
-    rows, here = list[tuple[TableCell, ...]](), [one for one in found if one.data == name]
+    rows = list[tuple[TableCell, ...]]()
+    here = [one for one in found if one.data == name]
     for attack, attackers in sorted(
         {(one.attack, one.attackers) for one in here}, key=lambda row: (_ORDER[row[0]], row[1])
     ):

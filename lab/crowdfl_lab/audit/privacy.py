@@ -69,7 +69,8 @@ class _Game:
     """Tasks with and without somebody, as the attacker sees them: the one server's part of each sum, its mask taken off."""
 
     def __init__(self, task: PrivacyTask) -> None:
-        self.task, self.shape = task, SharesShape(TaskSpec(_TASK, task.settings, _VICTIMS * _OWN))
+        self.task = task
+        self.shape = SharesShape(TaskSpec(_TASK, task.settings, _VICTIMS * _OWN))
         even = np.full(_VICTIMS * _OWN, task.length * task.settings.length_units / math.sqrt(_OWN))
         self.update = np.floor(even).astype(np.int64)
 

@@ -10,15 +10,17 @@ from typing import cast
 import numpy as np
 
 from crowdfl.crypto.paillier.vector import CipherVector, Unchecked
-from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.errors import RoundEnded, UnknownParticipant
 from crowdfl.protocols.hardened import prirwd
-from crowdfl.protocols.hardened.prirwd import InnerSums, LanesReply, LanesRequest, NonceRequest, RewardCsp
+from crowdfl.protocols.hardened.manifest import HardenedUpload
+from crowdfl.protocols.hardened.prirwd import InnerSums, LanesReply, LanesRequest, RewardCsp
 from crowdfl.protocols.hardened.profile import HardenedSp
+from crowdfl.roles import csp
+from crowdfl.roles.guard import Guard
 from crowdfl.simulation.host import Host
 from crowdfl.storage import sql
 from crowdfl_lab.audit.finding import HARDENED, WRONG_GUESSES, Attack, Finding
-from crowdfl_lab.audit.recorded_round import PAYMENT, SMALL_PEOPLE, send_updates, small_host
+from crowdfl_lab.audit.recorded_round import SMALL_PEOPLE, send_updates, signed_manifest, small_host
 from crowdfl_lab.audit.shares.deviating_round import switched, weakened
 
 _SIZE = 120  # parameters: several messages of lanes
@@ -29,8 +31,9 @@ _AT_ONCE = Attack("signs at once", "new", _TITLE, ("SP",), WRONG_GUESSES)
 
 def attack_processes(key_bits: int = 864) -> Iterator[Finding]:
     for subject in ("hardened, a CSP that does not compare", HARDENED):
-        uncompared = (sql, "require_as_read", lambda *_: None)
-        with switched(prirwd, "_LANES_A_MESSAGE", 1), weakened(subject, uncompared):  # as of a large model
+        uncompared = [(sql, "require_as_read"), (csp, "require_latest"), (Guard, "compare"), (Guard, "note")]
+        off = [(*place, lambda *_: None) for place in uncompared]
+        with switched(prirwd, "_LANES_A_MESSAGE", 1), weakened(subject, *off):  # as of a large model
             yield _ask_at_once(subject, key_bits)
 
 
@@ -45,11 +48,13 @@ def _ask_at_once(subject: str, key_bits: int) -> Finding:
         place = row * packing.slots
         model[side.codec.order[place]] = side.codec.signs[place] * (-0.5 if is_below else 0.5)
     send_updates(host, 1, {who: (model, samples) for who, samples in SMALL_PEOPLE.items()})
-    host.sp.steps.introductions.step(task)
     victim = _upload(host, task, "p0")
     names = tuple(sorted(person.keys.who for person in host.people.values()))
-    host.csp.answer(task, NonceRequest(1, PAYMENT, names, bytes(SEED_BYTES)).to_bytes())
-    processes, lanes, told = [host.new_csp() for _ in truth], RewardCsp.lanes, dict[int, bool]()
+    people = {person.keys.who: _bytes(host, task, name) for name, person in host.people.items()}
+    host.csp.answer(task, signed_manifest(1, people).to_bytes())
+    processes = [host.new_csp() for _ in truth]
+    lanes = RewardCsp.lanes
+    told = dict[int, bool]()
 
     def ask(row: int) -> None:
         asked = victim.part(row, row + 1).add_plain(packing.pack_wide([0] + [_ABOVE] * (packing.slots - 1)))
@@ -60,10 +65,10 @@ def _ask_at_once(subject: str, key_bits: int) -> Finding:
         except RoundEnded:
             told[row] = True
 
-    def later(csp: RewardCsp, message: LanesRequest, participants: int) -> tuple[LanesReply, InnerSums, bool]:
+    def later(side: RewardCsp, message: LanesRequest, participants: int) -> tuple[LanesReply, InnerSums, bool]:
         if message.start + 1 < count:
             ask(message.start + 1)
-        return lanes(csp, message, participants)
+        return lanes(side, message, participants)
 
     with switched(RewardCsp, "lanes", later):
         ask(0)
@@ -76,9 +81,13 @@ def _ask_at_once(subject: str, key_bits: int) -> Finding:
 
 def _upload(host: Host, task: str, name: str) -> CipherVector:
     """As SP has it."""
-    who, public = host.people[name].keys.who, cast(HardenedSp, host.sp.aggregators.checking(task)).party.public
+    public = cast(HardenedSp, host.sp.aggregators.checking(task)).party.public
+    return Unchecked.parse(HardenedUpload.parse(_bytes(host, task, name)).numbers, public, max_count=_SIZE).validate()
+
+
+def _bytes(host: Host, task: str, name: str) -> bytes:
+    who = host.people[name].keys.who
     entry = host.sp.store.upload(task, 1, who)
     if entry is None:
         raise UnknownParticipant(f"{who} has uploaded nothing")
-    data = host.sp.blobs.get(f"{task}/rounds/1/uploads/{entry.digest}")
-    return Unchecked.parse(data, public, max_count=_SIZE).validate()
+    return host.sp.blobs.get(f"{task}/rounds/1/uploads/{entry.digest}")

@@ -6,6 +6,9 @@ precision. The same is tried on every other number that CSP opens: as a fraction
 Attacks 3 and 7: every y' = r*y of the printed SDIV is a multiple of y: the gcd of a few is y. And x'/y' is so close to a short
 fraction that its continued fraction shows it: the common denominator over all parameters is y as well.
 
+Attack 7 on `paper`: section 5.2 averages twice where somebody came late. With both averages and both totals, CSP has the late
+participant's model by subtraction; of several who came late together, the average of their models.
+
 Attack 7 on `hardened`: why a mask seed never serves two sums. If it did, CSP would see X + R and X + late + R: their difference
 is the late participant's update, in the clear. Done here by forging the binding of the seed to its sum, before a CSP that was
 made to forget the first opening: as built, it refuses the second.
@@ -31,8 +34,8 @@ import numpy as np
 from gmpy2 import mpz
 
 from crowdfl.crypto.blocks import from_ints, to_ints
+from crowdfl.crypto.coins import Coins
 from crowdfl.crypto.paillier.pctd import FreshRandomizers
-from crowdfl.crypto.randomness import Coins
 from crowdfl.errors import OutOfTurn, SeedReused, SettingsError, SlotOverflow, TooFewParticipants
 from crowdfl.protocols.common.paid import MaskSeed
 from crowdfl.protocols.hardened.opening import PARTICIPANTS, OpeningSp, OpenRequest, Publication, digest
@@ -61,6 +64,7 @@ from crowdfl_lab.audit.recorded_round import (
     RecordedRound,
     deal,
     divisions,
+    signed_manifest,
     updates,
 )
 from crowdfl_lab.recorder import RoundRecorder
@@ -85,6 +89,7 @@ _OTHERS_OFF = Measure(rms, "root mean square error of a weight; blind: the avera
 _CSP = ("CSP",)
 _AVERAGE = Attack("average", "2", "the global model, by CSP", _CSP, WEIGHT)
 _LATE_SAMPLES = Attack("late samples", "7", "a late participant's sample count, by CSP", _CSP, SAMPLES_OFF)
+_SUBTRACTED = Attack("late model", "7", "a late participant's model, by CSP", _CSP, WEIGHT)
 _LATE_MODEL = Attack("reused seed", "7", "a late participant's model, by CSP, if a seed served two sums", _CSP, WEIGHT)
 _HIDDEN = Attack("hidden total", "new", "the hidden total, by CSP with one reader", ("CSP", "participant"), TOTAL_OFF)
 _DISTANCES = Attack("distances", "8", "the distances of PriRwd, by CSP", _CSP, _MEAN_OFF)
@@ -175,12 +180,34 @@ def attack_total(recorded: RecordedRound) -> Iterator[Finding]:
 
 
 def attack_late_samples(recorded: RecordedRound) -> Finding:
-    truth, most, before_after = SAMPLES[LATE], recorded.settings.max_samples, totals(recorded, "gcd")
+    truth = SAMPLES[LATE]
+    most = recorded.settings.max_samples
+    before_after = totals(recorded, "gcd")
     guess = next((b - a for a, b in pairwise(before_after) if 0 < b - a <= most), None)
     refused = f"a second opening is refused: {recorded.refusal!r}; " if recorded.refusal else ""
     recovered = f"{guess} samples where {truth} is true" if guess else "no two totals to compare"
     note = f"{refused}totals read off CSP's view: {before_after or 'none'}"
     return _LATE_SAMPLES.score(recorded.profile, guess, most // 2, truth, recovered, note)
+
+
+def attack_late_model(recorded: RecordedRound) -> Finding:
+    """The sum with the late upload less the sum without it, over the samples that came with it."""
+    truth, most = recorded.weights[LATE], recorded.settings.max_samples
+    read = list(_averages_and_totals(recorded))
+    pairs = [(one, other) for one, other in pairwise(read) if 0 < other[1] - one[1] <= most]
+    guess = next(((b * n - a * m) / (n - m) for (a, m), (b, n) in pairs), None)
+    recovered = found_in(guess, truth, "weights to 4 decimals", 1e-4)
+    note = f"averages with their totals, read off CSP's view: {len(read)}"
+    return _SUBTRACTED.score(recorded.profile, guess, np.zeros(recorded.parameters), truth, recovered, note)
+
+
+def _averages_and_totals(recorded: RecordedRound) -> Iterator[tuple[Floats, int]]:
+    """Of each exchange that divides as many numbers as the model has: the weights modulo 1, and what all divisors share."""
+    unit, possible = 10**recorded.settings.decimals, range(len(SAMPLES) - 1, recorded.most + 1)
+    for pairs in divisions(recorded.csp):
+        shared = gcd(*(y for _, y in pairs))
+        if len(pairs) == recorded.parameters >= _FEWEST and shared % unit == 0 and shared // unit in possible:
+            yield _weights(recorded, pairs), shared // unit
 
 
 def totals(recorded: RecordedRound, way: str) -> list[int]:
@@ -189,7 +216,8 @@ def totals(recorded: RecordedRound, way: str) -> list[int]:
     What no task could have is dropped, and of the rest those that most numbers agree on are kept: a few have small factors in
     common by chance.
     """
-    unit, possible = 10**recorded.settings.decimals, range(len(SAMPLES), recorded.most + 1)
+    unit = 10**recorded.settings.decimals
+    possible = range(len(SAMPLES), recorded.most + 1)
     found = []
     for count, candidate in _divisors(recorded, way):
         whole = candidate // unit if candidate % unit == 0 else 0
@@ -227,9 +255,14 @@ def attack_reused_seed(key_bits: int, parameters: int = 12) -> Finding:
 
 def _open_twice(parties: HardenedParties, uploads: dict[str, bytes]) -> tuple[str, str]:
     """The sum without the late upload and with it, by one seed; how SP's own code refuses, and how CSP does."""
-    sp, opening, refused, again = parties.sp, OpeningSp(parties.sp.party), "", ""
+    sp = parties.sp
+    opening = OpeningSp(parties.sp.party)
+    refused = ""
+    again = ""
     round_ = parties.open(1)
-    round_.collect({who: upload for who, upload in uploads.items() if who != LATE})
+    in_time = {who: upload for who, upload in uploads.items() if who != LATE}
+    round_.collect(in_time)
+    parties.csp.answer(signed_manifest(1, in_time, payment=0).to_bytes())
     state = MaskSeed.bound_to(digest(sp.sums()))
     for request in opening.requests(state, sp.sums(), 1, PARTICIPANTS):
         parties.csp.answer(request)
@@ -245,6 +278,7 @@ def _open_twice(parties: HardenedParties, uploads: dict[str, bytes]) -> tuple[st
         except OutOfTurn as error:
             again = type(error).__name__
         parties.csp.records = MemoryRecords()  # on purpose: it forgets what it has opened
+        parties.csp.answer(signed_manifest(1, uploads, payment=0).to_bytes())
         parties.csp.answer(request)
     return refused, again
 
@@ -261,7 +295,8 @@ def attack_hidden_total(key_bits: int) -> Finding:
     bounds = {"max_participants": 5, "clip": 1.0, "lanes": 0, "total": "hidden"}
     parties = deal(1, key_bits=key_bits, observer=seen, **bounds)
     played = parties.play(1, parties.encrypt(updates(1, seed=11, low=0.2, high=0.8)))
-    found, truth = _recover_sum(parties, seen, played.publication), sum(SAMPLES.values())
+    found = _recover_sum(parties, seen, played.publication)
+    truth = sum(SAMPLES.values())
     guess = None if found is None else round(found / (float(played.average.weights[0]) * 1e6))
     recovered = "the blinding does not come off" if found is None else f"{guess} samples where {truth} is true"
     note = "total = hidden, one parameter: a discrete logarithm of 30 bits if the published seed blinds"
@@ -288,7 +323,9 @@ def _recover_sum(parties: HardenedParties, seen: RoundRecorder, publication: byt
 
 def _logarithm(power: mpz, base: mpz, n: mpz) -> int | None:
     """x in [-_BOUND, _BOUND] with base^x = power modulo n: a table of small steps, met by large ones."""
-    steps, small, value = isqrt(2 * _BOUND) + 1, dict[mpz, int](), mpz(1)
+    steps = isqrt(2 * _BOUND) + 1
+    small = dict[mpz, int]()
+    value = mpz(1)
     for step in range(steps):
         small[value] = step
         value = value * base % n

@@ -1,6 +1,6 @@
 """An honest round in one process, kept with everything that each attacker could have seen of it.
 
-Four participants, one of them late. In `paper` the average is published, the late upload arrives and it is published again, as
+Four participants, one of them late. In `paper` the average is held, the late upload arrives and all are averaged once more, as
 section 5.2 describes; in `hardened` the late upload extends the products and the opening runs once, after the rewards.
 """
 
@@ -11,15 +11,17 @@ from typing import Any, cast
 import numpy as np
 
 from crowdfl.crypto.blocks import Block, from_ints, width_of
+from crowdfl.crypto.coins import Coins
 from crowdfl.crypto.compute import default_backend
 from crowdfl.crypto.paillier.pctd import KeyShare, PrivateKey, PublicKey
 from crowdfl.crypto.paillier.vector import CipherVector
-from crowdfl.crypto.randomness import SEED_BYTES, Coins
+from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.sealing import AudienceKey, ReaderKey
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import SeedReused
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.exchange import Observer, Reply
+from crowdfl.protocols.hardened.manifest import HardenedUpload, ManifestRequest, manifest_of
 from crowdfl.protocols.hardened.prifedavg import ModelCodec
 from crowdfl.protocols.hardened.prirwd import RewardSp
 from crowdfl.protocols.hardened.profile import HardenedParticipant, HardenedRequester, HardenedSp
@@ -41,7 +43,7 @@ _BOUNDS: dict[str, Any] = {"max_participants": 6, "max_samples": 100, "clip": 4.
 # A task small enough to be attacked message by message, and its people with their samples.
 SMALL_PEOPLE = {"p0": 6, "p1": 9, "p2": 2}
 SMALL_SIZE = 6  # parameters: one ciphertext, and the samples'
-SMALL_WINDOW = 86400.0  # seconds to claim in
+SMALL_WINDOW = 86400  # seconds to claim in
 SMALL_BOUNDS: dict[str, Any] = {
     "max_participants": 3,
     "max_samples": 10,
@@ -178,6 +180,12 @@ def small_updates() -> dict[str, tuple[Floats, int]]:
     return {who: (np.round(rng.uniform(-1, 1, SMALL_SIZE), 2), samples) for who, samples in SMALL_PEOPLE.items()}
 
 
+def signed_manifest(number: int, uploads: Mapping[str, bytes], payment: int = PAYMENT) -> ManifestRequest:
+    """What SP shows CSP of these uploads, as their owners have signed them for a round."""
+    opened = {who: HardenedUpload.parse(upload) for who, upload in uploads.items()}
+    return manifest_of(number, payment, {who: (one.digest, one.signature) for who, one in opened.items()})
+
+
 def record_round(profile: str, *, key_bits: int, parameters: int, seed: int = 7) -> RecordedRound:
     trained = updates(parameters, seed)
     parties: Parties = deal(parameters, key_bits=key_bits, profile=profile, budget=str(BUDGET), **_BOUNDS)
@@ -185,7 +193,7 @@ def record_round(profile: str, *, key_bits: int, parameters: int, seed: int = 7)
     round_ = parties.open(1)
     round_.collect({who: upload for who, upload in uploads.items() if who != LATE})
     if profile == PAPER:
-        round_.average()
+        round_.hold()
     round_.collect({LATE: uploads[LATE]})
     publication, envelopes = parties.finish(round_, PAYMENT)
     average = parties.read(publication, 1, [LATE]).weights

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from crowdfl.crypto.compute import backend_named
+from crowdfl.crypto.backends import backend_named
 from crowdfl_lab.report.output import deliver, progress_to_stderr
 from crowdfl_lab.report.results import Result
 

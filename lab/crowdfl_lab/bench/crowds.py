@@ -63,7 +63,7 @@ def _seconds(crowd: int, uploads: int, say: Say) -> float:
 
 def _serve(host: Host, task: str, person: Participant) -> None:
     host.sp.store.participant(task, person.keys.who)
-    host.sp.status(task)
+    host.sp.tasks.status(task)
     person.send(1)
 
 
@@ -72,7 +72,7 @@ def _definition(crowd: int) -> Definition:
         profile="shares", max_participants=crowd, check="none", pay="none", lanes=0, rounds=1, window=86400.0
     )
     shape = ModelShape.of({"w": np.zeros(_PARAMETERS)})
-    return Definition("a crowd", "none", "nobody", shape, settings, 60.0, {})
+    return Definition("a crowd", "none", "nobody", shape, settings, 60, {})
 
 
 def _fill(store: SqlStore, task: str, count: int) -> None:
@@ -85,13 +85,14 @@ def _fill(store: SqlStore, task: str, count: int) -> None:
 
 
 def _somebody(task: str) -> dict[str, object]:
-    key = secrets.token_bytes(32)
+    key, who = secrets.token_bytes(32), secrets.token_hex(10)
     return {
         "task": task,
-        "who": secrets.token_hex(10),
+        "who": who,
+        "place": who,
+        "device": 1,
         "signing": key,
         "reading": key,
         "certificate": "c" * 700,
         "left": False,
-        "refused": False,
     }

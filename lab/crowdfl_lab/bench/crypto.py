@@ -19,12 +19,12 @@ from typing import Any
 import gmpy2
 
 from crowdfl.crypto.blocks import to_ints
+from crowdfl.crypto.coins import Coins
 from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.paillier import pctd
 from crowdfl.crypto.paillier.budget import WidthBudget, bits
 from crowdfl.crypto.paillier.pctd import FreshRandomizers, PublicKey
 from crowdfl.crypto.paillier.vector import CipherVector, RunningProduct, Unchecked, encrypt
-from crowdfl.crypto.randomness import Coins
 from crowdfl.crypto.shares.noise import discrete_gaussian
 from crowdfl.errors import ProtocolError
 from crowdfl.protocols.common.keyed import keyed_party
@@ -41,6 +41,7 @@ from crowdfl.protocols.common.smul import (
 from crowdfl.protocols.exchange import Silent, ask_directly, run_exchange
 from crowdfl.protocols.hardened.opening import CHUNK, OpenRequest
 from crowdfl.protocols.hardened.prirwd import RewardWidths
+from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import TaskSpec, Tools, width_budget
 from crowdfl.settings import MILLION, TaskSettings
@@ -116,7 +117,9 @@ def bench_crypto(settings: CryptoSettings, *, say: Say = lambda _: None) -> Resu
 
 def _model_rows(settings: CryptoSettings, keys: pctd.KeyPair, folder: Path, say: Say) -> Iterator[Row]:
     """Of an upload of the whole model."""
-    public, share, one = keys.public, keys.private.split()[0], Threads(1)
+    public = keys.public
+    share = keys.private.split()[0]
+    one = Threads(1)
     length = settings.budget.ciphertexts + 1
     randomizers = Replayed(public, FreshRandomizers(public, best_window(public, length)).take(length))
     say("encrypting from the pool, one core")
@@ -139,7 +142,9 @@ def _model_rows(settings: CryptoSettings, keys: pctd.KeyPair, folder: Path, say:
     yield Row("sum", "sum of two models, rewards on, 1 core", Figure(took.median, "s"), target, note=str(took))
     say("partial decryption beside a bare loop")
     some, two = upload.part(0, settings.decryptions), Threads(2)
-    bases, exponent, modulus = to_ints(some.block), share.exponent, public.n_squared
+    bases = to_ints(some.block)
+    exponent = share.exponent
+    modulus = public.n_squared
     variants: dict[str, Callable[[], object]] = {
         "one": lambda: some.partial_decrypt(share, backend=one),
         "bare": lambda: [gmpy2.powmod(base, exponent, modulus) for base in bases],
@@ -163,7 +168,8 @@ def _averaging_row(settings: CryptoSettings, backend: Threads) -> Row:
     round_.collect(parties.encrypt(updates))
     round_.average()
     sp, csp = keyed_party(parties.sp), keyed_party(parties.csp)
-    requests = [message for *ends, message in recorder.messages if tuple(ends) == SERVERS]
+    sent = [message for *ends, message in recorder.messages if tuple(ends) == SERVERS]
+    requests = [message for message in sent if Message.kind_of(message) == OpenRequest.kind]
     masked = CipherVector.concat([OpenRequest.from_bytes(request, sp.limits(CHUNK)).masked for request in requests])
     recorder.keep_messages = False
 
@@ -206,7 +212,8 @@ def _memory_row(folder: Path, vectors: list[CipherVector], count: int) -> Row:
     with ProcessPoolExecutor(1, get_context("spawn")) as fresh:  # so that the memory is its own
         used = fresh.submit(_sum_uploads, folder, public).result()
     baseline, peak = Figure(used["baseline"], "B"), Figure(used["peak"], "B")
-    growth, target = Figure(peak.value - baseline.value, "B"), Target("<= 4 uploads", "ratio", at_most=4)
+    growth = Figure(peak.value - baseline.value, "B")
+    target = Target("<= 4 uploads", "ratio", at_most=4)
     note = f"{baseline} before, {peak} at most, {used['seconds']:.3g} s"
     row = Row("memory", f"memory to sum {count} uploads from disk", growth, target, note=note)
     return row.over(Reference("one upload", Figure(used["upload"], "B")), "growth / one upload")
@@ -270,7 +277,8 @@ def _sum_uploads(folder: Path, public: PublicKey) -> dict[str, float]:
 
 def _operation_rows(settings: CryptoSettings, keys: pctd.KeyPair) -> Iterator[Row]:
     """SP's and CSP's work together, both profiles in turn, beside what the authors published; results checked once."""
-    count, shares = settings.operations, zip(SERVERS, keys.private.split(), strict=True)
+    count = settings.operations
+    shares = zip(SERVERS, keys.private.split(), strict=True)
     sp, csp = (KeyedParty(name, keys.public, share, backend=Threads(1)) for name, share in shares)
     y = [int(Coins.fresh().below(1 << 31)) + (1 << 31) for _ in range(count)]
     x = [7 * divisor + 5 for divisor in y]

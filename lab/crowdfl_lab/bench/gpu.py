@@ -8,10 +8,10 @@ import numpy.typing as npt
 from gmpy2 import mpz
 
 from crowdfl.crypto.blocks import Block
+from crowdfl.crypto.coins import Coins
 from crowdfl.crypto.compute import Backend, Kernel
 from crowdfl.crypto.paillier import kernels, pctd
 from crowdfl.crypto.paillier.pctd import PublicKey
-from crowdfl.crypto.randomness import Coins
 from crowdfl.errors import ProtocolError
 from crowdfl.learning.oracle import rewards as plain_rewards
 from crowdfl.settings import MILLION
@@ -57,7 +57,8 @@ def bench_gpu(settings: GpuSettings, backend: Backend, *, say: Say = lambda _: N
     _round(replace(settings, parameters=200, participants=3), 40, backend, lambda _: None)
     say("partial decryptions")
     keys = pctd.keygen(settings.prime_bits, insecure_test_key=settings.insecure_test_key)
-    rows, kinds = decryption_rows(settings, keys, backend), _batches_table(settings, keys.public, backend, say)
+    rows = decryption_rows(settings, keys, backend)
+    kinds = _batches_table(settings, keys.public, backend, say)
     rounds = [_round(settings, lanes, backend, say) for lanes in (settings.lanes, None)]
     cells: list[tuple[Cell, ...]] = [(s, *(Figure(took[s], "s") for _, _, took in rounds)) for s in STAGES]
     columns = ("stage", *(name for name, _, _ in rounds))
@@ -109,7 +110,9 @@ def _decryption_batch(key_bits: int, count: int) -> _Batch:
 
 def _batches(public: PublicKey, count: int) -> list[_Batch]:
     """What a round is made of, under one key: random numbers are units but for luck that nobody has."""
-    coins, n, square = Coins.fresh(), public.n, public.n_squared
+    coins = Coins.fresh()
+    n = public.n
+    square = public.n_squared
     numbers, others = (coins.residues(count, int(square)) for _ in range(2))
     size = 32
     exponents = coins.residues(count, 1 << _MASK_BITS).reshape(count // size, -1)
@@ -142,7 +145,8 @@ def _batches_table(settings: GpuSettings, public: PublicKey, backend: Backend, s
 
 def _round(settings: GpuSettings, lanes: int | None, backend: Backend, say: Say) -> tuple[str, Row, dict[str, float]]:
     """A whole round, its results compared with those in the clear, and its seconds by stage. No lanes: exact distances."""
-    name, crowd = "exact distances" if lanes is None else f"{lanes:,} lanes", settings.participants
+    name = "exact distances" if lanes is None else f"{lanes:,} lanes"
+    crowd = settings.participants
     say(f"a round with {name}: keys and tables")
     # Participants that agree more or less: distances, and so rewards, differ.
     common, *own = (made_up_weights(settings.parameters, seed) for seed in (2021, *range(3000, 3000 + crowd)))

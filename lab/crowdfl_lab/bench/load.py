@@ -36,6 +36,7 @@ from crowdfl.documents.signed import Definition, participant_name
 from crowdfl.errors import ProtocolError, ServiceUnavailable
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.common.keyed import keyed_party
+from crowdfl.protocols.hardened.manifest import HardenedUpload
 from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol, TaskSpec, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.retry import Backoff
@@ -53,6 +54,7 @@ from crowdfl_lab.bench.workload import BenchSettings, Say, full_uploads, made_up
 from crowdfl_lab.recorder import RoundRecorder
 from crowdfl_lab.report.results import Figure, Reference, Result, Row, Target
 from crowdfl_lab.timing import family_bytes, machine, processor_seconds, timed, timed_call
+from crowdfl_lab.uploads import ciphertexts_in
 
 _SAMPLES = 50
 _DAY = 86400.0
@@ -129,7 +131,9 @@ class Platform:
         return str(rounds[-1]["state"]) if rounds else ""
 
     def _serve(self, folder: Path, stack: ExitStack) -> dict[str, int]:
-        roles, bare, servers = folder / "roles", folder / "bare", ("kgc", "csp", "sp")
+        roles = folder / "roles"
+        bare = folder / "bare"
+        servers = ("kgc", "csp", "sp")
         options = [f"--{role}-port={self.ports[role]}" for role in servers]
         options += ["--insecure-test-key"] if self.settings.insecure_test_key else []
         init = [sys.executable, "-m", "crowdfl", "init", str(roles), *options]
@@ -153,17 +157,19 @@ class Platform:
         return commands
 
     def _definition(self) -> Definition:
-        crowd, clip = self.settings.participants, float(np.ceil(np.abs(self.weights).max()))
+        crowd = self.settings.participants
+        clip = float(np.ceil(np.abs(self.weights).max()))
         task = self.settings.task(min_participants=crowd, rounds=1, window=_DAY, max_samples=1000, clip=clip)
-        return Definition("load", "none", "nobody", ModelShape.of({"w": self.weights}), task, 60.0, {})
+        return Definition("load", "none", "nobody", ModelShape.of({"w": self.weights}), task, 60, {})
 
     def _join(self, own: RequesterFile) -> tuple[list[ParticipantKeys], bytes]:
-        kgc, sp = KgcClient(own.link(own.settings.kgc).open()), SpClient(own.link(own.settings.sp).open())
-        people = []
+        kgc = KgcClient(own.link(own.settings.kgc).open())
+        sp = SpClient(own.link(own.settings.sp).open())
+        people, definition = [], self.requester.definition(self.task)
         for invitation in self.requester.invite(self.task, self.settings.participants, _DAY):
             fresh = ParticipantKeys.fresh("")
             people.append(replace(fresh, who=participant_name(fresh.signing.public)))
-            enrolled = enrol(kgc, self.task, invitation, people[-1], own.settings.kgc_key)
+            enrolled = enrol(kgc, definition, invitation, people[-1], own.settings.kgc_key)
             sp.enrol(self.task, enrolled.certificate)
         kgc.service.close()
         sp.service.close()
@@ -176,10 +182,11 @@ class Platform:
 
     def _derived(self, side: ParticipantProtocol) -> list[bytes]:
         party, update = keyed_party(side), side.encrypt_update(self.weights, _SAMPLES, 1)
-        vector = CipherVector.from_bytes(update, party.public, max_count=10**6)
+        vector = CipherVector.from_bytes(ciphertexts_in(update), party.public, max_count=10**6)
         zeros = party.encrypt([0] * len(vector))
         vectors = accumulate([vector, *[zeros] * (len(self.people) - 1)], CipherVector.add)
-        return [vector.to_bytes() for vector in vectors]
+        rows = zip(self.people, vectors, strict=True)
+        return [HardenedUpload.signed(self.task, 1, k.who, v.to_bytes(), k.signing).to_bytes() for k, v in rows]
 
 
 def wait_until(true: Callable[[], bool], what: str) -> None:
@@ -275,7 +282,8 @@ def _server_of(url: str) -> int:
 def _turns(ready: Platform, settings: LoadSettings, say: Say) -> list[Row]:
     """Every upload once to each server; even turns over connections of their own, odd ones over those that are kept."""
     seconds: _Seconds = {(s, k): [] for s in _SERVERS for k in (False, True)}
-    before, memory = {s: processor_seconds(ready.pids[s]) for s in _SERVERS}, family_bytes("VmRSS", ready.pids["sp"])
+    before = {s: processor_seconds(ready.pids[s]) for s in _SERVERS}
+    memory = family_bytes("VmRSS", ready.pids["sp"])
     growth = []
     for turn, part in enumerate(np.array_split(np.arange(settings.participants), _TURNS)):
         say(f"turn {turn + 1} of {_TURNS}: {len(part)} uploads to the bare route, then to SP")

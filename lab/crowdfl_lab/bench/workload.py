@@ -2,30 +2,35 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from crowdfl.crypto.blocks import Block, from_ints, to_ints
+from crowdfl.crypto.coins import Coins
 from crowdfl.crypto.compute import Backend, Kernel, Progress
 from crowdfl.crypto.paillier import pctd
 from crowdfl.crypto.paillier.budget import WidthBudget
 from crowdfl.crypto.paillier.kernels import Combine, FixedBase, PartialDecrypt
 from crowdfl.crypto.paillier.pctd import FreshRandomizers, PublicKey
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
-from crowdfl.crypto.randomness import SEED_BYTES, Coins
+from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.sealing import AudienceKey
 from crowdfl.errors import ProtocolError
 from crowdfl.learning.oracle import fedavg
 from crowdfl.protocols.common.keyed import keyed_party
+from crowdfl.protocols.hardened.csp import HardenedCsp
 from crowdfl.protocols.hardened.opening import CHUNK, PARTICIPANTS, OpeningCsp, OpenRequest, Publication, mask_rows
+from crowdfl.protocols.hardened.profile import HardenedParticipant
+from crowdfl.protocols.hardened.record import HardenedRecord, sign_record
 from crowdfl.protocols.party import CountingBackend
 from crowdfl.protocols.profile import CspProtocol, KeyedTask, TaskSpec, Tools
 from crowdfl.settings import MILLION, TaskSettings
 from crowdfl.simulation.sides import Parties, PlayedRound
 from crowdfl_lab.recorder import RoundRecorder
 from crowdfl_lab.report.results import Result, Row
+from crowdfl_lab.uploads import ciphertexts_in
 
 Say = Callable[[str], None]
 Floats = npt.NDArray[np.float64]
@@ -147,11 +152,13 @@ def full_uploads(parties: Parties, length: int, count: int) -> dict[str, bytes]:
     for who in names:
         parties.participant(who)
     public, backend = parties.task.public, parties.tools.backend
-    vectors = [CipherVector.from_bytes(u, public, max_count=length, backend=backend) for u in real.values()]
+    vectors = [
+        CipherVector.from_bytes(ciphertexts_in(u), public, max_count=length, backend=backend) for u in real.values()
+    ]
     upload, uploads = vectors[0], {names[0]: real[names[0]]}
     for turn, who in enumerate(names[1:], start=1):
         upload = upload.add(vectors[turn % 2], backend=backend)
-        uploads[who] = upload.to_bytes()
+        uploads[who] = cast(HardenedParticipant, parties.participant(who)).sign_upload(upload, 1)
     return uploads
 
 
@@ -178,7 +185,8 @@ def sealed_publication(task: KeyedTask, csp: CspProtocol, audience: AudienceKey,
     By CSP's step alone: nothing goes before it. CSP is of no other use afterwards: its backend decrypts nothing.
     """
     public, seed = task.public, Coins.fresh().take(SEED_BYTES)
-    starts, stand_in = range(0, len(rows), CHUNK), CipherVector.from_bytes(upload, public, max_count=len(upload))
+    starts, numbers = range(0, len(rows), CHUNK), ciphertexts_in(upload)
+    stand_in = CipherVector.from_bytes(numbers, public, max_count=len(numbers))
     masks = [m for s in starts for m in to_ints(mask_rows(seed, s, min(CHUNK, len(rows) - s), public))]
     opened = from_ints(((v + m) % public.n for v, m in zip(to_ints(rows), masks, strict=True)), public.plaintext_bytes)
     party = keyed_party(csp)
@@ -189,7 +197,9 @@ def sealed_publication(task: KeyedTask, csp: CspProtocol, audience: AudienceKey,
         request = OpenRequest(1, PARTICIPANTS, start, part, PartialVector(public, part.block))
         message = OpenRequest.from_bytes(request.to_bytes(), party.limits(CHUNK))
         sealed.append(opening.answer(message, task.context(1)).sealed)
-    return Publication(seed, len(rows), tuple(sealed)).to_bytes()
+    people = tuple(f"p{place:03}" for place in range(task.settings.min_participants))
+    record = sign_record(HardenedRecord(task.name, 1, b"", people, 0, b""), cast(HardenedCsp, csp).signing)
+    return Publication(seed, len(rows), tuple(sealed), record).to_bytes()
 
 
 def best_window(public: PublicKey, count: int) -> int:

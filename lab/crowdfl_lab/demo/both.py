@@ -11,7 +11,7 @@ from crowdfl.learning.oracle import distances, rewards
 from crowdfl.protocols.profile import TaskSpec, Tools
 from crowdfl.settings import TaskSettings, from_millionths, to_millionths
 from crowdfl.simulation.sides import Parties
-from crowdfl_lab.demo.finished import Plain, Row, row_of
+from crowdfl_lab.demo.plain import Plain, Row, row_of
 from crowdfl_lab.recorder import RoundRecorder
 from crowdfl_lab.report.results import Cell, Figure, ResultTable
 
@@ -52,7 +52,8 @@ class BothRounds:
 
 def play_both(plain: Plain, settings: TaskSettings, published: Row, *, insecure_test_key: bool = False) -> BothRounds:
     """Of the first round: people train as they did then, from the same model."""
-    initial, trained = row_of(plain.averages[0]), plain.trained(plain.averages[0], _NUMBER)
+    initial = row_of(plain.averages[0])
+    trained = plain.trained(plain.averages[0], _NUMBER)
     updates = {who: (_shortened(model, initial, settings), samples) for who, (model, samples) in trained.items()}
     counted = {who: (model, plain.count(samples)) for who, (model, samples) in updates.items()}
     paper: dict[str, object] = {name: getattr(settings, name) for name in _KEPT}
@@ -81,7 +82,8 @@ def play_again(
     sent: Counter[tuple[str, str]] = Counter()
     for sender, receiver, message in recorder.messages:
         sent[sender, receiver] += len(message)
-    dealing, files = parties.dealing, [parties.dealt(role, _NUMBER) for role in ("sp", "csp")]
+    dealing = parties.dealing
+    files = [parties.dealt(role, _NUMBER) for role in ("sp", "csp")]
     return PlayedAgain(
         np.asarray(played.average.weights),
         {int(name[1:]): amount for name, amount in played.rewards.items()},

@@ -1,11 +1,9 @@
-"""A finished demo campaign, as its processes told it and as their files show it; and FedAvg in the clear, on the same data and
-with the same people in each round, which it is compared with.
+"""A finished demo campaign, as its processes told it and as their files show it.
 
 What each server holds during a campaign and at its end is read from its own folder: messages, key shares, plain numbers.
 """
 
-import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,22 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from crowdfl.documents.signed import Definition
 from crowdfl.learning.models.forms import from_safetensors, read_arrays
-from crowdfl.learning.models.learner import Learner
 from crowdfl.learning.models.shape import Weights
-from crowdfl.learning.oracle import fedavg
-from crowdfl.learning.training import LocalTrainer
-from crowdfl.protocols.hardened.shape import CspBundle, SpBundle
+from crowdfl.protocols.hardened.bundles import CspBundle, SpBundle
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.paper.profile import PaperBundle
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle, SharesSpBundle
 from crowdfl.storage.model_files import read_model
 from crowdfl.storage.sql import SqlStore
+from crowdfl_lab.demo.heard import Heard
+from crowdfl_lab.demo.plain import Plain, Row, row_of
 
-Row = npt.NDArray[np.float64]
 SERVERS = ("kgc", "sp", "csp")
 
 
@@ -149,83 +144,6 @@ def _at_csp(folder: Path, task: str) -> str:
     return f"{people} certificates; masked requests, of which it keeps {len(sizes)} answers, {sum(sizes):,} bytes"
 
 
-Heard = Sequence[tuple[str, Mapping[str, Any]]]  # who said what
-
-
-@dataclass(frozen=True)
-class Plain:
-    """The average of each round (0: the model that it starts from)."""
-
-    averages: Mapping[int, Weights] = field(default_factory=dict)
-    trainers: Mapping[int, LocalTrainer] = field(default_factory=dict)  # of each person who was ever in
-    people: Mapping[int, Sequence[int]] = field(default_factory=dict)  # whose uploads each round has
-    training: Mapping[str, Any] = field(default_factory=dict)
-    alike: bool = False  # whether everyone counts the same in an average, or as often as they have samples
-
-    def measure(self, model: Weights) -> float:
-        """The accuracy over everyone's held-out windows."""
-        return weighted([trainer.evaluate(model) for trainer in self.trainers.values()])
-
-    def count(self, samples: int) -> int:
-        """How often somebody with so many samples counts."""
-        return 1 if self.alike else samples
-
-    def trained(self, model: Weights, number: int) -> dict[int, tuple[Row, int]]:
-        """Everyone's model of this round and their samples, if they start from `model`."""
-        found = {}
-        for person in self.people[number]:
-            arrays, samples = self.trainers[person].train(model, self.training, number)
-            found[person] = self._learner.shape.flat(arrays), samples
-        return found
-
-    def round_from(self, model: Weights, number: int) -> Weights:
-        """The average of this round if everyone starts from `model`."""
-        models, samples = zip(*self.trained(model, number).values(), strict=True)
-        return self._learner.shape.arrays(fedavg(models, [self.count(own) for own in samples]))
-
-    @property
-    def _learner(self) -> Learner:
-        return next(iter(self.trainers.values())).learner
-
-
-def plain_fedavg(task_file: Path, heard: Heard, data: Callable[[int], str]) -> Plain:
-    """Every round from the one before it. `data` names a person's."""
-    task, rounds = tomllib.loads(task_file.read_text()), uploads(heard)
-    training, alike = task["training"], task["settings"].get("weighting") == "equal"
-    everyone = sorted({person for people in rounds.values() for person in people})
-    trainers = {person: LocalTrainer(data(person), training) for person in everyone}
-    if not trainers:
-        return Plain()
-    averages = {0: next(iter(trainers.values())).learner.weights()}
-    plain = Plain(averages, trainers, rounds, training, alike)
-    for number in rounds:
-        averages[number] = plain.round_from(averages[max(averages)], number)
-    return plain
-
-
-def uploads(heard: Heard) -> dict[int, list[int]]:
-    """Who sent one, by round."""
-    who: dict[int, list[int]] = {}
-    for name, details in heard:
-        if details["event"] == "uploaded":
-            who.setdefault(details["round"], []).append(person_of(name))
-    return {number: sorted(people) for number, people in sorted(who.items())}
-
-
-def person_of(name: str) -> int:
-    """3, of "person 3"."""
-    return int(name.split()[1])
-
-
-def weighted(rows: Sequence[Mapping[str, float]]) -> float:
-    """Accuracy over the windows of all."""
-    return float(np.average([row["accuracy"] for row in rows], weights=[row["windows"] for row in rows]))
-
-
-def row_of(arrays: Weights) -> Row:
-    return np.concatenate([np.asarray(array, dtype=np.float64).reshape(-1) for array in arrays])
-
-
 @dataclass
 class FinishedCampaign:
     """A finished campaign."""
@@ -238,7 +156,7 @@ class FinishedCampaign:
     keys: KeySight = field(repr=False)
     profile: str
     rounds: int = 3
-    vanished: int = 8  # the person who was never heard of again after the first upload
+    vanished: int = 8  # the person who was not heard of from its first upload to the end
     seconds: float = 0.0
 
     def said(self, event: str) -> Heard:

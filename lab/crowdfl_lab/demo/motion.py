@@ -55,7 +55,8 @@ _MOVES: Mapping[str, tuple[tuple[float, float], float, tuple[tuple[float, float,
 def _move(activity: str, times: _Signal, generator: np.random.Generator) -> _Signal:
     """In units of g; x is sideways, y upwards, z forwards."""
     pace, noise, axes = _MOVES[activity]
-    steps, strength = 2 * np.pi * generator.uniform(*pace) * times, generator.uniform(0.8, 1.2)
+    steps = 2 * np.pi * generator.uniform(*pace) * times
+    strength = generator.uniform(0.8, 1.2)
     swings = np.column_stack([np.sin(steps / 2 + 0.4), np.sin(steps + 1.1), np.sin(2 * steps + 0.7)])
     signal = np.array([rest for rest, *_ in axes]) + strength * swings @ np.array([by for _, *by in axes]).T
     noisy: _Signal = signal + generator.normal(0.0, noise, signal.shape)

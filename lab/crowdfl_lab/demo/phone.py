@@ -9,6 +9,7 @@ shows it, never as the page does that offers it.
 """
 
 import contextlib
+import datetime
 import html
 import shutil
 import signal
@@ -29,6 +30,7 @@ from rich.padding import Padding
 
 from crowdfl.cli.task.views import code_in_letters
 from crowdfl.documents.links import phone_page
+from crowdfl.durations import duration
 from crowdfl.errors import CrowdFLError, SettingsError
 from crowdfl.roles.participant.agent import event_words
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS
@@ -40,12 +42,13 @@ from crowdfl_lab.demo.processes import CampaignProcesses, port_options, set_up, 
 
 _ELSEWHERE = ("192.0.2.1", 9)  # an address for documentation: nothing is sent to it
 _MADE_UP = LEAST_PARTICIPANTS
+_TO_START = 600.0  # seconds until every process runs and the made-up people have joined
 _TASK = {
     "purpose": "Tell from the motion of a phone whether its owner sits, walks or climbs stairs",
     "terms": "A demonstration. What you record stays on your phone; only a protected update of the model leaves it.",
     "readers": "Whoever runs this demonstration reads the last average; every participant reads the others.",
     "min_participants": LEAST_PARTICIPANTS,
-    **{"max_norm": 20.0, "lanes": 256, "budget": "6.00", "grace": 30.0},
+    **{"max_norm": 20.0, "lanes": 256, "budget": "6.00", "late": "30 s"},
     **{"hidden": [16], "channels": 3, "labels": ACTIVITIES, "epochs": 10},
 }
 _FILE = "/crowdfl-demo.crt"
@@ -101,7 +104,7 @@ def demo_phone(
         float, typer.Option(min=0.5, max=1440, help="How long a round waits for phones at most.")
     ] = 10.0,
     claim_minutes: Annotated[
-        float, typer.Option(min=0.5, max=1440, help="How long rewards can be claimed after the last round.")
+        float, typer.Option(min=0.5, max=1440, help="How long rewards can be claimed after the last day of rounds.")
     ] = 10.0,
     page: Annotated[
         bool, typer.Option("--certificate-page/--no-certificate-page", help="Offer the certificate by plain HTTP.")
@@ -162,8 +165,13 @@ def _run(campaign: _PhoneCampaign, host: str, task: str, pages: contextlib.ExitS
 
 
 def phone_task(rounds: int, window: float, claim: float, people: int) -> str:
-    sizes = {"rounds": rounds, "window": window, "claim_window": claim, "max_participants": max(10, people)}
-    return task_file("shares", _TASK | sizes)
+    """Phones join until the first round has waited for them. Dates are near: a phone that never claims ends the demo all the
+    same."""
+    joined = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=_TO_START + window)
+    plan = {"enrol_until": joined.isoformat(timespec="seconds"), "room": "1 min"}
+    times = {"window": duration(window), "claim_window": duration(claim)}
+    sizes = times | {"rounds": rounds, "max_participants": max(10, people)}
+    return task_file("shares", _TASK | sizes | plan)
 
 
 def _invite(campaign: _PhoneCampaign, page: str | None, digits: str) -> None:

@@ -141,8 +141,8 @@ class CampaignProcesses:
     def confirm(self, funded: dict[str, Any]) -> None:
         """As SP's operator, whose money it is in this demo too."""
         sp, task = self.roles / "sp/settings.toml", self.status["task"]
-        _do("sp", "deposit", "confirm", str(sp), task, funded["deposit"], funded["amount"])
-        self.say(f"the operator of SP has confirmed the deposit of {funded['amount']}")
+        _do("sp", "deposit", "confirm", str(sp), task, funded["deposit"], funded["amount"], funded["currency"])
+        self.say(f"the operator of SP has confirmed the deposit of {funded['amount']} {funded['currency']}")
 
     def _log(self, name: str) -> Path:
         return self.folder / f"{name.replace(' ', '-')}.log"
@@ -160,9 +160,8 @@ class CampaignProcesses:
 def set_up(roles: Path, *options: str) -> None:
     """Every role's folder; nobody waits a day for the end of a demo."""
     _do("init", str(roles), *options)
-    for role in ("sp", "requester"):
-        settings = roles / role / "settings.toml"
-        settings.write_text(settings.read_text().replace("# min_claim_window = 86400.0", "min_claim_window = 0.0"))
+    settings = roles / "sp" / "settings.toml"
+    settings.write_text(settings.read_text().replace('# min_claim_window = "1 day"', 'min_claim_window = "0 s"'))
 
 
 def _do(*command: str) -> None:
@@ -182,13 +181,13 @@ def stage(
     number, came = last["number"], f"{last['uploads']} of {status['enrolled']} uploads have come"
     if status["state"] == "settled":
         return "settled: what nobody claimed has gone back to the requester", ""
-    if last["state"] == "open":
+    if last["state"] in ("open", "held"):
         left, late = last["deadline"] - now, last["last_call"] - now
         closes = (
             f"; it closes in {left:.0f} s, or once all have come" if left > 0 else f"; late ones count for {late:.0f} s"
         )
         return f"round {number}: {came}", closes
-    if last["state"] in ("closed", "weighed"):
+    if last["state"] in ("closed", "gathered", "published", "weighed"):
         began, ended = (reached.get((number - 1, state)) for state in ("closed", "rewarded"))
         before = f"; that took {ended - began:.0f} s in round {number - 1}" if began and ended else ""
         return f"round {number}: SP and CSP compute the average and the rewards of {last['uploads']}", before

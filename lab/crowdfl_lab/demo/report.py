@@ -7,7 +7,9 @@ from crowdfl.services.run import read_ledger
 from crowdfl.settings import SpSettings
 from crowdfl.storage.settings_file import read_service
 from crowdfl_lab.demo.both import BothRounds, both_tables, both_words, money
-from crowdfl_lab.demo.finished import FinishedCampaign, person_of, weighted
+from crowdfl_lab.demo.finished import FinishedCampaign
+from crowdfl_lab.demo.heard import person_of
+from crowdfl_lab.demo.plain import weighted
 from crowdfl_lab.report.output import page_html, section_html
 from crowdfl_lab.report.plots import Canvas, Picture, Series, bars, lines, panels
 from crowdfl_lab.report.results import Result, ResultTable
@@ -101,16 +103,15 @@ def accuracy_notes(campaign: FinishedCampaign) -> list[str]:
 
 def _reward_table(campaign: FinishedCampaign) -> ResultTable:
     numbers = range(1, campaign.rounds + 1)
-    columns = ("participant", *(f"round {n}" for n in numbers), "paid")
-    paid = {name: details["millionths"] for name, details in campaign.said("paid")}
+    columns = ("participant", *(f"round {n}" for n in numbers), "claimed")
+    claimed = {name: details["millionths"] for name, details in campaign.said("claimed")}
     rows = tuple(
-        (name, *(money(earned.get(n)) for n in numbers), money(paid.get(name)))
+        (name, *(money(earned.get(n)) for n in numbers), money(claimed.get(name)))
         for name, earned in campaign.rewards.items()
     )
     gone = f"Person {campaign.vanished} vanished before it read what round 1 paid it."
-    note = f"{gone} Nobody claimed it: it went back to the requester."
-    if campaign.profile == "paper":
-        note = "The printed protocol has no way to claim a reward: everything went back to the requester."
+    back = f"person {campaign.vanished}" in claimed
+    note = f"{gone} It came back after the end and claimed it." if back else f"{gone} It has not claimed it."
     return ResultTable("Rewards, as each participant read its own", columns, rows, note)
 
 
@@ -133,7 +134,8 @@ def _ledger_table(campaign: FinishedCampaign) -> ResultTable:
 
 def _server_table(campaign: FinishedCampaign) -> ResultTable:
     columns = ("server", "secrets in its files", "after the end", "received", "its folder", "learns")
-    learnt, rows = {row.party: row.learns for row in reversed(learnt_in(campaign.profile))}, []
+    learnt = {row.party: row.learns for row in reversed(learnt_in(campaign.profile))}
+    rows = []
     for sight in campaign.sights:
         secrets = (", ".join(found) or "none" for found in (sight.held, sight.left))
         rows.append((sight.server.upper(), *secrets, sight.received, sight.keeps, learnt[sight.server.upper()]))
@@ -156,7 +158,8 @@ def _draw_accuracy(figure: Canvas, campaign: FinishedCampaign) -> None:
 
 def _draw_rewards(figure: Canvas, campaign: FinishedCampaign) -> None:
     (axes,) = panels(figure, 1)
-    people, rounds = [str(person_of(name)) for name in campaign.rewards], range(1, campaign.rounds + 1)
+    people = [str(person_of(name)) for name in campaign.rewards]
+    rounds = range(1, campaign.rounds + 1)
     stacks = {f"round {n}": [earned.get(n, 0) / 1e6 for earned in campaign.rewards.values()] for n in rounds}
     bars(axes, people, stacks, stacked=True, xlabel="person", ylabel="reward")
     axes.margins(y=0.2)

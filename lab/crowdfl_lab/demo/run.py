@@ -1,5 +1,6 @@
 """`crowdfl demo`: a whole campaign. Every role a process of its own, real people's data, a dropout, one who vanishes."""
 
+import datetime
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,11 +13,13 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from crowdfl.durations import duration
 from crowdfl.errors import SettingsError
 from crowdfl.retry import Backoff
 from crowdfl_lab.demo.both import HARDENED_LANES, BothRounds, both_words, play_both
-from crowdfl_lab.demo.finished import SERVERS, FinishedCampaign, KeySight, Plain, are_erased, plain_fedavg, row_of
+from crowdfl_lab.demo.finished import SERVERS, FinishedCampaign, KeySight, are_erased
 from crowdfl_lab.demo.motion import SMALL_DATA, SMALL_LABELS, write_small
+from crowdfl_lab.demo.plain import Plain, plain_fedavg, row_of
 from crowdfl_lab.demo.processes import CampaignProcesses, port_options, set_up, task_file
 from crowdfl_lab.demo.report import DROPS, campaign_result, write_page
 from crowdfl_lab.report.output import print_result
@@ -36,7 +39,7 @@ class _Plan:
 
     @property
     def vanishes(self) -> int:
-        """The person who is never heard of again after its first upload."""
+        """The person who is not heard of from its first upload to the end."""
         return self.people - 2
 
     def data(self, folder: Path, person: int) -> str:
@@ -57,6 +60,7 @@ class _RunningCampaign(CampaignProcesses):
 
     profile: str = "shares"
     plan: _Plan = _PLANS["shares"]
+    gone: bool = False  # the one who vanishes
     held: int | None = None  # the round in which the one who drops out has not sent its upload
     plain: "Future[Plain] | None" = None
     keys: KeySight | None = None
@@ -73,7 +77,8 @@ class _RunningCampaign(CampaignProcesses):
             self.confirm(event)
         elif what == "uploaded" and name == f"person {self.plan.vanishes}":
             self.kill(name)
-            self.say(f"{name} has vanished for good")
+            self.gone = True
+            self.say(f"{name} has vanished")
         elif what in ("refused", "not paid", "waiting"):
             self.say_once(f"{name}: {event['why']}", event["why"])
 
@@ -81,6 +86,10 @@ class _RunningCampaign(CampaignProcesses):
         self.show_status(status, self.plan.people)
         if self.keys is None and status["rounds"]:  # dealt, and not erased yet
             self.keys = KeySight.of(self.roles, status["task"], self.profile)
+        if status["state"] == "finished" and self.gone:
+            self.gone = False
+            self.say(f"person {self.plan.vanishes} is back, after the end, and claims what it has earned")
+            self.start_person(self.plan.vanishes, self.plan.data(self.folder, self.plan.vanishes))
         if status["state"] == "finished" and self.plain is None:
             # The servers have nothing left to compute: the comparison does not slow the campaign.
             self.plain = ThreadPoolExecutor(1).submit(
@@ -88,7 +97,7 @@ class _RunningCampaign(CampaignProcesses):
             )
 
     def look(self) -> None:
-        """The one who dropped out starts again once the window is over: late, within the grace."""
+        """The one who dropped out starts again once the window is over: late, and still taken."""
         if self.held is None:
             return
         deadlines = {entry["number"]: entry["deadline"] for entry in self.status.get("rounds", [])}
@@ -164,11 +173,15 @@ def demo(
 
 def waits(unit: float) -> dict[str, object]:
     """How long rounds wait. One person vanishes, so that rounds after the first always wait to their end: as short as is safe.
+    Everyone is there within minutes; the books are closed once everyone has claimed, or soon after.
 
     `unit` is what `crowdfl init` took here just now, mostly the start of a program: about 2 s on a quiet machine. In a round
     each of ten people trains and encrypts for about half a unit, two at a time; whoever is slower than the window is late and
-    still counts within the grace, and below five uploads a round waits for another window: 12 units before it is given up.
+    still counts as late as that, and below five uploads a round waits for another window: 12 units before it is given up.
     """
     # For everyone who is there, and again for one to start after the window and send; then for all who are left to claim.
     wait = round(max(8.0, 4 * unit), 1)
-    return {"window": wait, "grace": wait, "claim_window": round(max(15.0, 6 * unit), 1)}
+    joined = datetime.datetime.now(datetime.UTC) + datetime.timedelta(minutes=10)
+    plan = {"enrol_until": joined.isoformat(timespec="seconds"), "room": "1 min"}
+    claims = round(max(15.0, 6 * unit), 1)
+    return {"window": duration(wait), "late": duration(wait), "claim_window": duration(claims), **plan}

@@ -199,7 +199,8 @@ def _recipe_part(settings: AccuracySettings, found: Found) -> Part:
 
 def _remarks(settings: AccuracySettings, plain: Records) -> tuple[str, ...]:
     last, before = (f"FedAvg_{max(1, settings.learn.rounds - back)}" for back in (0, 1))
-    nn, (printed, fifth) = mean_of(plain, "accuracy", scheme="NN"), (TABLE3[s][0] or 0 for s in ("NN", "FedAvg_5"))
+    nn = mean_of(plain, "accuracy", scheme="NN")
+    (printed, fifth) = (TABLE3[s][0] or 0 for s in ("NN", "FedAvg_5"))
     end, start = ({s: mean_of(plain, "accuracy", scheme=scheme, split=s) for s in SPLITS} for scheme in (last, before))
     behind = ", ".join(f"{nn - end[split]:.3f} {_SPLIT_WORDS[split]}" for split in SPLITS)
     gains = ", ".join(f"{end[split] - start[split]:.3f} {_SPLIT_WORDS[split]}" for split in SPLITS)

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from crowdfl.crypto.compute import BACKENDS, backend_named
+from crowdfl.crypto.backends import BACKENDS, backend_named
 from crowdfl.errors import SettingsError
 from crowdfl_lab.experiments.accuracy import FIG_3, TABLE_3
 from crowdfl_lab.experiments.counted import TABLE_4, TABLE_5, TABLE_6

@@ -52,6 +52,7 @@ from crowdfl_lab.recorder import RoundRecorder
 from crowdfl_lab.report.plots import Canvas, Picture, bars, panels
 from crowdfl_lab.report.results import ResultTable
 from crowdfl_lab.timing import timed_call
+from crowdfl_lab.uploads import ciphertexts_in
 
 _ROLES = ("SP", "CSP", "participant")
 _PHASES = {"PPFDL": ("PPFDL",), "paper": ("PriFedAvg", "PriRwd"), "hardened": ("PriFedAvg", "PriRwd")}
@@ -94,21 +95,30 @@ def _count_profile(profile: str, settings: CountSettings, n: int, bench: Bench) 
     parties, round_ = task.parties, task.parties.open(1)
     for who, upload in task.uploads.items():
         round_.collect({who: upload})
-    parties.read(round_.average(), 1, list(task.uploads))
     sides = {"SP": parties.sp.party, "CSP": parties.csp.party, "participant": parties.people["p00"].party}
-    averaging, counted = list(heard.messages), {role: Counter(side.costs.counts) for role, side in sides.items()}
-    heard.reset()
-    parties.open_rewards(round_.reward(n * MILLION), 1)
-    rewarding = {role: Counter(side.costs.counts) for role, side in sides.items()}
+    steps: dict[str, Callable[[], object]] = {
+        "average": lambda: parties.read(round_.average(), 1, list(task.uploads)),
+        "reward": lambda: parties.open_rewards(round_.reward(n * MILLION), 1),
+    }
+    averaging, rewarding = [*heard.messages], list[tuple[str, str, bytes]]()
+    counted = {role: Counter(side.costs.counts) for role, side in sides.items()}
+    earned = {role: Counter[tuple[str, str]]() for role in sides}
+    for stage in parties.sp.stages:
+        before = {role: Counter(side.costs.counts) for role, side in sides.items()}
+        heard.reset()
+        steps[stage]()
+        (averaging if stage == "average" else rewarding).extend(heard.messages)
+        for role, side in sides.items():
+            (counted if stage == "average" else earned)[role].update(side.costs.counts - before[role])
     # The second [[w_i]] of `paper` travels with the upload; the tables count it with PriRwd.
     second = settings.parameters if profile == "paper" else 0
     counted["participant"]["", "Enc"] -= second
+    earned["participant"]["", "Enc"] += second
     rows: Records = []
     public = parties.task.public
     for role in _ROLES:
-        rewarding[role].subtract(counted[role])
         moved = second * {"SP": n, "participant": 1}.get(role, 0)
-        phases = (("PriFedAvg", counted, averaging, -moved), ("PriRwd", rewarding, heard.messages, moved))
+        phases = (("PriFedAvg", counted, averaging, -moved), ("PriRwd", earned, rewarding, moved))
         for phase, counts, messages, more in phases:
             wire = _traffic(role, messages, public, more)
             rows += _rows({"scheme": profile, "participants": n, "phase": phase, "role": role}, counts[role], wire)
@@ -147,7 +157,7 @@ def _traffic(role: str, sent: _Sent, public: PublicKey, more: int = 0) -> Record
 def _numbers(message: bytes, public: PublicKey) -> int:
     """How many numbers modulo N^2 a message carries: of `paper`'s or PPFDL's, or an upload's; 0 for others."""
     try:
-        return len(Unchecked.parse(message, public, max_count=_MOST))
+        return len(Unchecked.parse(ciphertexts_in(message), public, max_count=_MOST))
     except FormatError:  # not a vector alone, as an upload is
         kind = _KINDS.get(Message.kind_of(message))
     if kind is None:
@@ -196,7 +206,9 @@ def _operations(settings: CountSettings, counts: _Counts, scheme: str) -> Record
 
 
 def _present_table4(settings: CountSettings, found: Found) -> Part:
-    counts, tables, records = _counts(found), [], list[Record]()
+    counts = _counts(found)
+    tables = []
+    records = list[Record]()
     for scheme, title in _TITLES.items():
         rows = _operations(settings, counts, scheme)
         tables.append(ResultTable.of_records(f"{title}, counted outside SMUL and SDIV", rows))
@@ -272,7 +284,7 @@ def _dropout_points(settings: DropoutSettings) -> Points:
 def _late_upload(settings: DropoutSettings, profile: str, parameters: int, bench: Bench) -> Records:
     """Everyone but one is in; the last one's bytes come again. `paper` has published by then and divides anew."""
     heard, people = RoundRecorder(), settings.participants
-    task = MadeUpTask(settings, bench, people, parameters, heard, profile=profile, lanes=0, strategy="retransmit")
+    task = MadeUpTask(settings, bench, people, parameters, heard, profile=profile, lanes=0, late=600.0)
     uploads, costs = task.uploads, task.parties.sp.party.costs
     *early, late = uploads
     round_ = task.parties.open(1)

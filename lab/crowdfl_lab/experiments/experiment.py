@@ -220,7 +220,8 @@ def reproduce(
     on_result: Callable[[Result], None] = lambda _result: None,
 ) -> Path:
     """Run them one after the other into `out`; the page shows all that were ever run there."""
-    notebook, inside = Notebook(out / "points"), progress.add_task("", total=None, visible=False)
+    notebook = Notebook(out / "points")
+    inside = progress.add_task("", total=None, visible=False)
     bench = replace(bench, progress=lambda done, total: progress.update(inside, completed=done, total=total))
     for experiment in experiments:
         chosen = size or experiment.default

@@ -28,7 +28,8 @@ from crowdfl.learning.evaluation import Scores, scores
 from crowdfl.learning.features import Inputs, features, scaled
 from crowdfl.learning.models.learner import Training
 from crowdfl.learning.models.torch_models import TorchLearner, mlp
-from crowdfl.learning.oracle import PlainStep, fedavg
+from crowdfl.learning.oracle import fedavg
+from crowdfl.learning.server_steps import PlainStep
 from crowdfl.protocols.capabilities import FollowsModel
 from crowdfl.protocols.exchange import Silent
 from crowdfl.protocols.profile import TaskSpec, Tools

@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.crypto.blocks import to_ints
+from crowdfl.crypto.coins import Coins
 from crowdfl.crypto.compute import Backend
 from crowdfl.crypto.encoding import FixedPoint
 from crowdfl.crypto.paillier import pctd
 from crowdfl.crypto.paillier.budget import bits
 from crowdfl.crypto.paillier.pctd import FreshRandomizers, KeyShare
 from crowdfl.crypto.paillier.vector import CipherVector
-from crowdfl.crypto.randomness import Coins
 from crowdfl.errors import ProtocolError
 from crowdfl.protocols.common.sdiv import PaperSdivCsp, PaperSdivSp, SdivRequest
 from crowdfl.protocols.common.smul import PaperSmulCsp, PaperSmulSp
@@ -115,7 +115,10 @@ class Ppfdl:
 
     def average(self, uploads: Sequence[CipherVector]) -> _Exchange:
         """SP's side: yields requests for CSP, returns the encrypted average."""
-        sp, n, scale, size = self.sp, len(uploads), self.encoding.scale, self._parameters
+        sp = self.sp
+        n = len(uploads)
+        scale = self.encoding.scale
+        size = self._parameters
         # The initial mean: (n-1) PAdd and a PMul by 1/n, at scale 10^L more than the models.
         mean = sp.scale(reduce(sp.add, uploads), round(scale / n))
         # Distances: n PAdd and n PMul bring the models to that scale and take the mean off; n SMUL square.

@@ -26,7 +26,7 @@ from crowdfl.crypto.shares.noise import discrete_gaussian
 from crowdfl.errors import DataMissing
 from crowdfl.learning.datasets.data import Source
 from crowdfl.learning.features import features, scaled
-from crowdfl.learning.oracle import PlainStep
+from crowdfl.learning.server_steps import PlainStep
 from crowdfl.protocols.exchange import Silent
 from crowdfl.protocols.profile import TaskSpec, Tools
 from crowdfl.protocols.shares.round.upload import integers_within
@@ -319,7 +319,9 @@ def _member_points(settings: MemberSettings) -> Points:
 
 
 def _attack_members(settings: MemberSettings, epsilon: float | None, bench: Bench) -> Records:
-    source, rows, people = _source(bench), list[Record](), settings.crowds[0]
+    source = _source(bench)
+    rows = list[Record]()
+    people = settings.crowds[0]
     task = _plain_averages(settings.task(people, epsilon))
     for victim in range(settings.victims):
         pool = fed_crowd(source, MODELS["motion"], len(source.people), settings.windows, victim)
@@ -354,7 +356,8 @@ def _crowd_of(pool: Fed, victim: int, people: int, takes_part: bool, order: np.r
 
 def _along(models: Sequence[_Floats], pool: Fed, victim: int, settings: MemberSettings, task: TaskSettings) -> float:
     """How much of the victim's own updates, which whoever holds the windows can compute, is in what was published."""
-    one, total = replace(pool, inputs=pool.inputs[[victim]], labels=pool.labels[[victim]]), 0.0
+    one = replace(pool, inputs=pool.inputs[[victim]], labels=pool.labels[[victim]])
+    total = 0.0
     for before, after in pairwise(models):
         own = summed(one.updates(before, settings.steps, settings.rate), task)
         total += float((after - before) @ own / max(1.0, float(np.linalg.norm(own))))

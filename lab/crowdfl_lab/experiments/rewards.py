@@ -104,7 +104,9 @@ class Watcher:
         """Both servers' shares of A, B and UU give |Y u - s U|^2 = (Y s)^2 d at the sketch's scale; weight = s^3 2^F / y."""
         mine, theirs = (view.hidden["scores"] for view in self._views)
         own, other = (view.hidden["weights"] for view in self._views)
-        widths, total, count = SharesShape(self.spec).rule_widths, sum(samples), len(samples)
+        widths = SharesShape(self.spec).rule_widths
+        total = sum(samples)
+        count = len(samples)
         scale = 10 ** (2 * self.spec.settings.decimals) * mine.kept / widths.buckets
         uu, *sums = _added([mine.UU, *mine.A, *mine.B], [theirs.UU, *theirs.A, *theirs.B], widths.R)
         found = [
@@ -127,7 +129,9 @@ class PaidRounds(Encrypted):
     def __init__(self, learn: LearnSettings, keys: Keys, budget: str, bench: Bench) -> None:
         self.crowd = load_crowd(learn, bench)
         super().__init__(self.crowd, keys, bench, budget)
-        self._budget, self.rows, self._watcher = budget, list[Record](), Watcher(self.parties)
+        self._budget = budget
+        self.rows = list[Record]()
+        self._watcher = Watcher(self.parties)
 
     def average(self, number: int, updates: Updates, attendance: Attendance, *, final: bool) -> Flat:
         """As without rewards, which come from the very uploads that are averaged."""
@@ -136,7 +140,8 @@ class PaidRounds(Encrypted):
         average = self.read(publication, number, final=final)
         earned = self.parties.open_rewards(envelopes, number)
         models, samples = [updates[who][0] for who in earned], [updates[who][1] for who in earned]
-        epsilon, plain = 10.0**-self.task.decimals, distances(models, fedavg(models, samples))
+        epsilon = 10.0**-self.task.decimals
+        plain = distances(models, fedavg(models, samples))
         paid = [float(from_millionths(amount)) for amount in earned.values()]
         opened = (*self._watcher.opened(samples), paid)
         clear = plain, weights(plain, samples, epsilon), rewards(models, samples, float(self._budget), epsilon)
@@ -153,7 +158,9 @@ def paid_points(settings: PaidSettings) -> Points:
 
 
 def _paid_point(settings: PaidSettings, run: ProfileRun) -> ExperimentPoint:
-    learn, keys, budget = replace(settings.learn, hidden=run.hidden), settings.keys_of(run), settings.budget
+    learn = replace(settings.learn, hidden=run.hidden)
+    keys = settings.keys_of(run)
+    budget = settings.budget
     facts: Record = dict(vars(learn)) | {"budget": budget} | dict(vars(keys))
 
     def measure(bench: Bench) -> Records:

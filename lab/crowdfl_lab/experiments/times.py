@@ -144,6 +144,10 @@ def _time_profile(profile: str, settings: ClockSettings, parameters: int, n: int
         go_back()
         return reader.encrypt_update(plain.models[0], 10, 1)
 
+    rewards: Record = {}
+    if plain.parties.sp.stages[0] == "reward" and paid is plain:  # nothing is rewarded once it was opened
+        round_.collect(plain.uploads)
+        rewards = {"reward": timed(lambda: round_.reward(n * MILLION))}
     seconds, publication = timed_call(average)
     plain.check(read().weights)
     variants: dict[str, Callable[[], object]] = {"encrypt": encrypt, "decrypt": read}
@@ -154,7 +158,7 @@ def _time_profile(profile: str, settings: ClockSettings, parameters: int, n: int
     if paid is not plain:
         round_ = paid.parties.open(1)
         round_.collect(paid.uploads)
-    return found | {"reward": timed(lambda: round_.reward(n * MILLION))}
+    return found | (rewards or {"reward": timed(lambda: round_.reward(n * MILLION))})
 
 
 def _small_reader(

@@ -115,7 +115,8 @@ def write_files(result: Result, folder: Path) -> tuple[Path, ...]:
     """JSON, Markdown, a page, a CSV for each table, and pictures."""
     folder.mkdir(parents=True, exist_ok=True)
     drawn = tuple(path for picture in result.pictures for path in save_picture(picture, folder))
-    svg, made = next((path.name for path in drawn if path.suffix == ".svg"), ""), result.command or result.name
+    svg = next((path.name for path in drawn if path.suffix == ".svg"), "")
+    made = result.command or result.name
     texts = {".json": result.to_json(), ".md": _markdown_page(result, svg)}
     texts |= {f"-{number}.csv": csv_text(table) for number, table in enumerate(result.all_tables, start=1)}
     texts[".html"] = page_html(f"A run of {made}", (), [section_html(result)])

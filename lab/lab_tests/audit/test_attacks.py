@@ -26,8 +26,9 @@ from crowdfl_lab.audit.deviating_sp import (
 from crowdfl_lab.audit.finding import HARDENED, PAPER, SAMPLES_OFF, Attack, Verdict
 from crowdfl_lab.audit.isolation import attack_isolation
 from crowdfl_lab.audit.keys import attack_small_key, attack_upload
-from crowdfl_lab.audit.masks import attack_printed_masks, attack_repeated_operand, demonstrate
-from crowdfl_lab.audit.money import attack_claim_window, attack_free_model, attack_restored, attack_reward_given_up
+from crowdfl_lab.audit.masks import attack_printed_masks, attack_repeated_operand
+from crowdfl_lab.audit.money import attack_free_model, attack_pause, attack_restored, attack_reward_given_up
+from crowdfl_lab.audit.printed import demonstrate
 from crowdfl_lab.audit.processes import attack_processes
 from crowdfl_lab.audit.readings import (
     attack_average,
@@ -46,7 +47,7 @@ SWITCHED = {
     "inflated divisor": lambda: attack_inflated("divisor"),
     "inflated dividend": lambda: attack_inflated("dividend"),
     "isolation": attack_isolation,
-    "claim window": attack_claim_window,
+    "pause": attack_pause,
     "reward given up": attack_reward_given_up,
     "restored": attack_restored,
 }

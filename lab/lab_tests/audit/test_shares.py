@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from crowdfl_lab.audit import evaluations
+from crowdfl_lab.audit import evaluations, payer
 from crowdfl_lab.audit.finding import SHARES, Verdict
-from crowdfl_lab.audit.shares import altered, counts, freezing, openings, reuse, transcript
+from crowdfl_lab.audit.shares import altered, counts, freezing, minting, openings, reuse, set_back, transcript, unused
 from crowdfl_lab.audit.shares.deviating_round import PAYMENT, PEOPLE, SIZE, DeviatingRound, switched, updates
 
 CONCEDED = {"one bit": altered.attack_bits, "claimed counts": lambda: [altered.attack_claims()]}
@@ -21,6 +21,8 @@ CONCEDED = {"one bit": altered.attack_bits, "claimed counts": lambda: [altered.a
         altered.attack_searched_count,
         altered.attack_another_count,
         reuse.attack_kept_source,
+        minting.attack_minted,
+        payer.attack_payer,
     ],
 )
 def test_the_mechanism_is_what_holds(attack):
@@ -46,6 +48,19 @@ def test_a_server_of_flowers_reads_no_data_off_models_of_its_own():
     assert built.note == "instead: ModelMismatch, besides: 5 losses, another: ProtocolError"
 
 
+def test_a_server_of_flowers_asks_no_questions_of_its_own():
+    weakened, built = evaluations.attack_queries()
+    require_held(weakened, built)
+    assert built.note == "72 of 72 questions refused"
+
+
+def test_nobody_is_paid_for_an_upload_that_is_none_or_twice_for_a_round():
+    one_byte, checked, two_phones, one_person = unused.attack_unused()
+    require_held(one_byte, checked)
+    require_held(two_phones, one_person)
+    assert (checked.note, one_person.note) == ("refused: Truncated", "refused: AlreadyCounted")
+
+
 def test_masks_of_a_block_stay_closed_and_a_dealer_that_kept_them_reads_all_of_it():
     opened, closed, dealer = reuse.attack_dealer()
     require_held(opened, closed)
@@ -63,6 +78,18 @@ def test_no_server_chooses_its_part_of_a_sum_after_the_others():
         assert finding.error < 0.05 * finding.blind
 
 
+def test_a_guard_holds_what_was_dealt_to_one_content_and_both_places_together_do_not():
+    """Every upload of the round, exactly, is what the other server reads then."""
+    sp, both_of_sp, csp, both_of_csp = set_back.attack_set_back()
+    assert [(row.verdict, row.note) for row in (sp, csp)] == [
+        (Verdict.GUESS, "ended: RolledBack"),
+        (Verdict.GUESS, "refused: RolledBack"),
+    ]
+    for row in (both_of_sp, both_of_csp):
+        require_conceded(row)
+        assert row.recovered == "160 of 160 entries"
+
+
 def test_hashes_test_no_guess():
     """CSP tries the truth itself, with every salt that it knows."""
     searched_upload, searched_average, upload, average = transcript.attack_hashes()
@@ -72,7 +99,8 @@ def test_hashes_test_no_guess():
 
 def test_numbers_of_samples_give_nothing_away_where_there_are_none():
     """Of a sum that two rounds almost share, what moved in between is left."""
-    rows = list(counts.attack_counts())
+    *rows, by_claims = counts.attack_counts()
+    require_conceded(by_claims)
     for weakened, built in zip(rows[::2], rows[1::2], strict=True):
         assert weakened.subject != SHARES == built.subject
         assert (weakened.verdict, built.verdict) == (Verdict.BROKEN, Verdict.GUESS)

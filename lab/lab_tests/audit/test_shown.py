@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 from crowdfl.cli.main import app
 from crowdfl_lab.audit import command
 from crowdfl_lab.audit.finding import Finding, Verdict
-from crowdfl_lab.audit.masks import demonstrate
+from crowdfl_lab.audit.printed import demonstrate
 
 LONG = Finding(
     "isolation",

@@ -6,7 +6,7 @@ import pytest
 from crowdfl.learning.oracle import fedavg
 from crowdfl.settings import TaskSettings
 from crowdfl_lab.demo.both import both_tables, both_words, play_both
-from crowdfl_lab.demo.finished import Plain
+from crowdfl_lab.demo.plain import Plain
 from lab_tests.demo.test_report import Shape
 
 START, SAMPLES = np.array([0.5, -0.25, 0.125, 0.0]), (2, 3, 4)

@@ -5,7 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crowdfl_lab.demo.finished import FinishedCampaign, KeySight, Plain, Sight, count_numbers, shares_in, uploads
+from crowdfl_lab.demo.finished import FinishedCampaign, KeySight, Sight, count_numbers, shares_in
+from crowdfl_lab.demo.heard import uploads
+from crowdfl_lab.demo.plain import Plain
 from crowdfl_lab.demo.report import accuracy_notes, accuracy_table, searched
 
 HEARD = [

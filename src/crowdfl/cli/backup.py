@@ -13,11 +13,13 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
 from crowdfl.cli.output import Json, SettingsPath, marked, show
 from crowdfl.errors import BackupRefused, SettingsError
-from crowdfl.roles.restored import mark_restored_csp, mark_restored_sp
+from crowdfl.roles.restored import mark_restored_sp
 from crowdfl.services.http.auth import Tokens
-from crowdfl.settings import ComputingSettings, PeerSettings, ServiceSettings
+from crowdfl.services.run import give_guard_up
+from crowdfl.settings import ComputingSettings, PeerSettings, ServiceSettings, SpSettings
 from crowdfl.storage import migrations
-from crowdfl.storage.backup import BackupSource, restoring, url_words, write_backup
+from crowdfl.storage.backup import BackupSource, restoring, write_backup
+from crowdfl.storage.database_copy import url_words
 from crowdfl.storage.settings_file import SERVICES, read_service, read_settings, role_in
 from crowdfl.storage.sql import SqlStore
 
@@ -29,11 +31,15 @@ _AFTER = {
     ),
     "sp": (
         "tasks that pay stand still: compare `crowdfl sp payouts` with your bank, resolve each, then `crowdfl sp reconcile`, "
-        "with `--returned AMOUNT` for what went back to the requester, and `--paid KEY` for each payment that the list lacks",
+        "with `--returned AMOUNT` for what went back to the requester, and `--paid KEY=AMOUNT` for each payment that it lacks",
         "deposits confirmed since the backup must be confirmed again; phones send again what the platform has lost",
-        "tasks of the profile `shares` are cancelled: their masks may have been used since; what was earned stays claimable",
+        "tasks of the profile `shares` are cancelled, unless `guard` names another disk, whose notes say what was sent since; "
+        "what was earned stays claimable",
     ),
-    "csp": ("the rounds of every task in the backup are void from now on; rewards that it holds stay claimable",),
+    "csp": (
+        "no step of any task in the backup is answered any more, unless `guard` names another disk, whose notes say what was "
+        "answered since; rewards stay claimable",
+    ),
 }
 _ALWAYS = "tokens revoked since the backup are valid again: `token list`, and revoke them"
 
@@ -50,7 +56,8 @@ def backup(
     source = BackupSource(role, found.data, settings.resolve().name, found.database_url, left_out)
     with _progress(source.size(), "backing up", quiet=as_json) as on_bytes:
         manifest = write_backup(source, target.absolute(), on_bytes)
-    size, files = target.stat().st_size, len(manifest.files)
+    size = target.stat().st_size
+    files = len(manifest.files)
     out = [f"not in the archive, keep it elsewhere: {path}" for path in (*source.left_out(), *_elsewhere(found))]
     text = f"{target}: {role}, {files} files, {size:,} bytes. Keep it as secret as the role's folder."
     value = {"archive": str(target), "role": role, "files": files, "bytes": size, "notes": out}
@@ -92,7 +99,7 @@ def restore(
         put(url)
         migrations.upgrade(url)
         if not unchanged:
-            _mark_restored(manifest.role, url)
+            _mark_restored(found)
     taken = datetime.fromtimestamp(manifest.taken_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     start = f"crowdfl {manifest.role} serve {folder / manifest.settings}"
     written = url_words(url) if found.database else str(folder / "state.db")
@@ -134,20 +141,27 @@ def _service(path: Path) -> tuple[str, ServiceSettings]:
 def _elsewhere(settings: ServiceSettings) -> list[str]:
     """Files that the settings name outside of the role's folder."""
     peers = [peer.token for _, peer in settings if isinstance(peer, PeerSettings)]
-    named = [settings.certificate, settings.key, settings.ca, *peers]
+    bucket, guard = (settings.s3, settings.guard) if isinstance(settings, ComputingSettings) else (None, None)
+    named = [settings.certificate, settings.key, settings.ca, guard, *peers]
     folder = settings.data.resolve()
-    bucket = settings.s3 if isinstance(settings, ComputingSettings) else None
     outside = [str(path) for path in named if path is not None and not path.resolve().is_relative_to(folder)]
     return outside + ([] if bucket is None else [f"s3://{bucket.bucket}/{bucket.prefix}"])
 
 
-def _mark_restored(role: str, url: str) -> None:
-    """Whatever may have happened since the backup is in doubt."""
-    with closing(SqlStore(url)) as store:
-        if role == "sp":
+def _mark_restored(settings: ServiceSettings) -> None:
+    """Whatever may have happened since the backup is in doubt; a guard that lies elsewhere says what has."""
+    if isinstance(settings, SpSettings):
+        with closing(SqlStore(settings.database_url)) as store:
             mark_restored_sp(store, time.time())
-        if role == "csp":
-            mark_restored_csp(store)
+    if isinstance(settings, ComputingSettings) and _is_guard_archived(settings):
+        give_guard_up(settings)
+
+
+def _is_guard_archived(settings: ComputingSettings) -> bool:
+    """A guard inside the role's folder was set back with it, whatever names it and whichever disk it is on."""
+    if settings.guard is None:
+        return settings.s3 is None
+    return settings.guard.resolve().is_relative_to(settings.data.resolve())
 
 
 @contextmanager

@@ -11,17 +11,9 @@ from typing import Annotated
 import typer
 
 from crowdfl.cli.output import Json, SettingsPath, show
-from crowdfl.cli.role_folder import (
-    HOLDS,
-    PublicPart,
-    RoleFolder,
-    install,
-    read_part,
-    require_vouching,
-    same_digits,
-    write_part,
-)
 from crowdfl.errors import BadSignature, KeyFileMissing, SettingsError
+from crowdfl.services.folders.public_part import HOLDS, PublicPart, read_part, require_vouching, same_digits, write_part
+from crowdfl.services.folders.role_folder import RoleFolder, install
 from crowdfl.services.http.tls import (
     CertificateFiles,
     key_pin,
@@ -74,7 +66,7 @@ def accept(
 ) -> None:
     """Take a peer's keys, token and address into this role's folder. Safe to repeat."""
     found = read_part(part)
-    _require_compared(found, fingerprint)
+    require_compared(found, fingerprint)
     changed = install(settings, found, replace=replace, overlap=overlap * 3600)
     for what in changed:
         typer.secho(f"REPLACED: {what} of {found.name}", fg=typer.colors.RED, bold=True, err=True)
@@ -128,7 +120,7 @@ def _described(part: PublicPart) -> str:
     return f"{part.name}  {part.url or ''}\n  {part.fingerprint}"
 
 
-def _require_compared(part: PublicPart, told: str | None) -> None:
+def require_compared(part: PublicPart, told: str | None) -> None:
     """The digits that the owner told, or a person's word that they are the same."""
     if told is not None:
         if not same_digits(told, part.fingerprint):
@@ -154,7 +146,8 @@ _PINNED = ("sp", "csp")  # whose key others know
 def show_certificate(settings: SettingsPath, as_json: Json = False) -> None:
     """Show until when the certificate is good, and the SHA-256 of its key, as [pins] has it."""
     certificate = require_usable(RoleFolder(settings).tls)
-    pin, until = key_pin(certificate), f"{certificate.not_valid_after_utc:%Y-%m-%d %H:%M:%S} UTC"
+    pin = key_pin(certificate)
+    until = f"{certificate.not_valid_after_utc:%Y-%m-%d %H:%M:%S} UTC"
     show({"key": pin, "until": until}, f"key {pin}\ngood until {until}", as_json=as_json)
 
 

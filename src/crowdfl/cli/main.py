@@ -31,11 +31,9 @@ _COMMANDS = {
     "participant": "cli.participant:app",
     "phone": "cli.phone:app",
     "train": "cli.train:train",
-    "data": "cli.train:data_app",
-    "evaluate": "cli.train:evaluate",
-    "predict": "cli.train:predict",
+    "evaluate": "cli.evaluate:evaluate",
+    "predict": "cli.evaluate:predict",
     "privacy": "cli.privacy:app",
-    "settings": "cli.main:settings",
     "doctor": "cli.doctor.command:doctor",
     "backup": "cli.backup:backup",
     "restore": "cli.backup:restore",
@@ -121,13 +119,6 @@ def _options(
     ] = False,
 ) -> None:
     """Options of every command."""
-
-
-def settings() -> None:
-    """Print every setting with its type, bounds, default and meaning, as Markdown."""
-    from crowdfl.storage.settings_file import settings_page
-
-    typer.echo(settings_page(), nl=False)
 
 
 def run() -> None:

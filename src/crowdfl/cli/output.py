@@ -1,10 +1,9 @@
-"""What the commands share: the option --json and what it prints, and a moving line while something is waited for."""
+"""What the commands print, for people or with --json."""
 
 import csv
 import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -110,17 +109,6 @@ def marked(notes: Iterable[str]) -> list[Text]:
 
 def show_event(what: str, details: Mapping[str, Any]) -> None:
     typer.echo(json.dumps({"event": what, **details}))
-
-
-@contextmanager
-def waiting(what: str, *, quiet: bool = False) -> Iterator[None]:
-    """A moving line on stderr; nothing in a pipe, a log, or beside JSON."""
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        yield
-        return
-    with console.status(what):
-        yield
 
 
 Module = Annotated[

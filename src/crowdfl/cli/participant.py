@@ -1,5 +1,6 @@
 """`crowdfl participant`: look, join, take part, be paid, leave."""
 
+import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -118,9 +119,35 @@ def status(invitation: _Invitation, home: _Home = None, as_json: JsonLines = Fal
     """Show which rounds you uploaded to, and what your privacy was charged."""
     with open_participant(invitation, home, as_json=as_json, joined=True, reads=True) as person:
         uploaded, epsilon = person.uploaded(), person.epsilon()
-        told = {"who": person.keys.who, "uploaded": uploaded, "epsilon": epsilon}
+        told = {"who": person.keys.who, "uploaded": uploaded, "epsilon": epsilon} | _money_told(person)
+        money = _money_lines(person)
     rounds = ", ".join(map(str, uploaded)) or "none yet"
-    show(told, f"you are {person.keys.who}\nuploaded to rounds: {rounds}\n{_epsilon_words(**epsilon)}", as_json=as_json)
+    lines = [f"you are {told['who']}", f"uploaded to rounds: {rounds}", *money, _epsilon_words(**epsilon)]
+    show(told, "\n".join(lines), as_json=as_json)
+
+
+def _money_told(person: Participant) -> dict[str, Any]:
+    """What was earned, and what the platform has answered; nothing of a task without rewards."""
+    if person.definition.settings.budget is None:
+        return {}
+    answer = person.claimed.answer
+    by_round = {
+        "earned": person.rewards(),
+        "claimed": {**answer.paid, **answer.unused},
+        "disputed": dict(answer.disputed),
+    }
+    return {"currency": person.currency, "millionths": by_round}
+
+
+def _money_lines(person: Participant) -> list[str]:
+    if person.definition.settings.budget is None:
+        return []
+    answer = person.claimed.answer
+    earned = sum(person.rewards().values())
+    lines = [f"earned: {money_words(earned, person.currency)}"]
+    lines += [f"claimed, for the platform to pay: {money_words(answer.amount, person.currency)}"]
+    numbers = ", ".join(map(str, sorted(answer.disputed)))
+    return [*lines, *([f"disputed, until the platform's operator has decided: round {numbers}"] if numbers else [])]
 
 
 def _epsilon_words(charged: float | None = None, spent: float = 0.0, others: float = 0.0) -> str:
@@ -141,23 +168,48 @@ def rewards(invitation: _Invitation, home: _Home = None, as_json: JsonLines = Fa
             show(told, f"round {number}: {money_words(millionths, person.currency)}", as_json=as_json)
 
 
+@app.command()
+def evidence(
+    invitation: _Invitation,
+    home: _Home = None,
+    out: Annotated[Path | None, typer.Option(help="A file for all of it, with what each server has signed.")] = None,
+    as_json: JsonLines = False,
+) -> None:
+    """Show where the platform's word and the second server's signed record differ, and whom to send that to."""
+    with open_participant(invitation, home, as_json=as_json, joined=True, reads=True) as person:
+        found = person.export_evidence()
+        differences = person.evidence.differences()
+    if out is not None:
+        out.write_text(json.dumps(found, indent=2), encoding="utf-8")
+    lines = [
+        event_words("words differ", {"round": number, "said": said, "signed": signed})
+        for number, (said, signed) in differences.items()
+    ]
+    to = found["send_to"]
+    asked = [f"send it to: {clean(to['contact'])}"] if to["contact"] else []
+    paying = [f"and to whoever pays, whose key is {to['payer']}"] if to["payer"] else []
+    words = [*lines, *asked, *paying] if lines else ["the platform's word and the signed records agree"]
+    show(found, "\n".join(words), as_json=as_json)
+
+
 @app.command("claim")
 def claim_now(
     invitation: _Invitation,
     home: _Home = None,
-    without_missing: Annotated[
-        bool,
-        typer.Option("--without-missing", help="Do not wait for rewards that the platform does not show, or refuses."),
-    ] = False,
     as_json: JsonLines = False,
 ) -> None:
-    """Claim what you earned, after the task's end. Both servers learn the amount only then. Safe to repeat."""
+    """Claim what you have earned so far: round by round where everyone gets the same, else after the last round. Both servers
+    learn the amounts only then. Safe to repeat."""
     with open_participant(invitation, home, as_json=as_json, joined=True) as person:
         person.on_event = beside  # the amount is this command's answer
-        again = person.blobs.has("paid")  # a platform that was restored from a backup may have lost the claim
-        amount = person.claim_again() if again else person.claim(without_missing=without_missing)
-        told = {"paid": str(from_millionths(amount)), "currency": person.currency}
-    show(told, money_words(amount, told["currency"]), as_json=as_json)
+        amount = person.claim()
+        answer = person.claimed.answer
+        told = {
+            "claimed": str(from_millionths(amount)),
+            "currency": person.currency,
+            "disputed": sorted(answer.disputed),
+        }
+    show(told, money_words(amount, person.currency), as_json=as_json)
     if not as_json and person.is_asked_where:
         typer.echo(f"say where it is to be paid: crowdfl participant pay-to {invitation} KIND TEXT", err=True)
 
@@ -232,13 +284,14 @@ def open_participant(
 ) -> Iterator[Participant]:
     """The participant that an invitation and a home folder make, with its links, which are closed at the end."""
     with invited(read_invitation(invitation), home or home_of(invitation), _Holding, **more) as person:
-        person.hold, person.on_event = hold, show_event if as_json else say
+        person.hold = hold
+        person.on_event = show_event if as_json else say
         yield person
 
 
 def beside(what: str, details: Mapping[str, Any]) -> None:
     """On standard error, for a command whose answer is one value."""
-    if what != "paid":
+    if what != "claimed":
         typer.echo(event_words(what, details), err=True)
 
 

@@ -96,7 +96,8 @@ def _compared(own: dict[str, str], base: str, ca: Path | None) -> Iterator[dict[
 
 def _fetched(client: httpx.Client, url: str) -> str | None:
     """The digest of what is there; what is too long is not what was expected either."""
-    found, length = hashlib.sha256(), 0
+    found = hashlib.sha256()
+    length = 0
     try:
         with client.stream("GET", url) as answer:
             if answer.status_code == 404:

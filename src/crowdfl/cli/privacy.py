@@ -36,7 +36,8 @@ def plan(
     json: Json = False,
 ) -> None:
     """Show the noise on an average, beside the longest update, by epsilon and number of people."""
-    crowds, longest = people or list(_CROWDS), None
+    crowds = people or list(_CROWDS)
+    longest = None
     if trial is not None:
         tried, longest = _tried(trial)
         parameters = parameters or tried

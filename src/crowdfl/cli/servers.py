@@ -15,13 +15,14 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from crowdfl.cli.output import Json, SettingsPath, show, write_rows
-from crowdfl.crypto.compute import BACKENDS
+from crowdfl.crypto.backends import BACKENDS
 from crowdfl.errors import SettingsError, TaskNotEnded
-from crowdfl.roles.csp import REFUSED, refuse_task
+from crowdfl.roles.csp import REFUSED, extend_claims, refuse_task
 from crowdfl.roles.records import EndedBy, StoredTask, Tombstone
 from crowdfl.roles.restored import forgotten_payments
 from crowdfl.roles.restored import reconcile as reconcile_money
 from crowdfl.roles.retention import OVER, CspRetention, KgcRetention
+from crowdfl.roles.sp.claims import resolve_dispute
 from crowdfl.roles.sp.core import LedgerPorts
 from crowdfl.roles.sp.money import Deposits, resolve_payment
 from crowdfl.roles.sp.operator import (
@@ -30,7 +31,7 @@ from crowdfl.roles.sp.operator import (
     Row,
     forgotten_rows,
     held_of,
-    payment_row,
+    payment_rows,
     require_reason,
     retry_round,
 )
@@ -40,14 +41,16 @@ from crowdfl.roles.sp.time import OperatorClock, confirm_clock
 from crowdfl.roles.waiting import amount_words, format_time
 from crowdfl.services.client.transport import SystemClock
 from crowdfl.services.http.auth import ROLES, TokenEntry, Tokens
-from crowdfl.services.run import open_books, open_retention
+from crowdfl.services.run import give_guard_up, open_books, open_csp_books, open_retention
 from crowdfl.services.server import serve_csp, serve_kgc, serve_sp
 from crowdfl.settings import (
+    DAY,
     ComputingSettings,
     CspSettings,
     KgcSettings,
     ServiceSettings,
     SpSettings,
+    in_cents,
     to_millionths,
 )
 from crowdfl.storage.settings_file import read_service
@@ -55,6 +58,8 @@ from crowdfl.web.console_app import add_pages
 
 _Task = Annotated[str, typer.Argument(help="The task's id, as `list` shows it.")]
 _Reason = Annotated[str, typer.Option("--reason", help="Why, in a sentence: everyone in the task can read it.")]
+_Days = Annotated[float, typer.Option("--days", min=0.0, help="How many days longer, up to the time to claim.")]
+_File = Annotated[Path | None, typer.Argument(help="Where to write it; by default, it is printed.")]
 _Results = Annotated[bool, typer.Option("--results", help="Erase averages, rewards and initial weights too.")]
 
 
@@ -87,6 +92,28 @@ def task_app(model: type[ServiceSettings]) -> typer.Typer:
             words = require_reason(reason)
             with _opened(model, settings) as desk:
                 desk.cancel(task, words)
+
+    if model is SpSettings:
+
+        @app.command(
+            "consents", help="Show who agreed to which version of a task's consent text, with the proof: CSV, or JSON."
+        )
+        def _consents(settings: SettingsPath, task: _Task, file: _File = None, as_json: Json = False) -> None:
+            with open_books(read_service(SpSettings, settings), task) as books:
+                rows = consent_rows(books.store, task)
+            write_rows(rows, CONSENT_COLUMNS, file, as_json=as_json)
+
+    if model is CspSettings:
+
+        @app.command(
+            "extend", help="Let people claim longer, once, after a server was away. Before the last day of claims."
+        )
+        def _extend(settings: SettingsPath, task: _Task, days: _Days) -> None:
+            with open_csp_books(read_service(CspSettings, settings)) as books:
+                until = extend_claims(books, task, days * DAY)
+            typer.echo(
+                f"claims are taken until {format_time(until)}; SP hears of it on the last day, and phones from SP"
+            )
 
     return app
 
@@ -167,6 +194,7 @@ _PaidTask = Annotated[str, typer.Argument(help="The task's id.")]
 _AnyTask = Annotated[str | None, typer.Argument(help="The task's id; by default, all tasks.")]
 _Name = Annotated[str, typer.Argument(help="The deposit's name, as `list` shows it.")]
 _Amount = Annotated[str, typer.Argument(help="How much came in, such as 36.00; it must be what was announced.")]
+_Currency = Annotated[str, typer.Argument(help="In which currency, such as EUR; it must be the task's.")]
 
 
 class Resolution(StrEnum):
@@ -189,11 +217,11 @@ def list_deposits(settings: SettingsPath, task: _AnyTask = None, as_json: Json =
 
 
 @deposit_app.command("confirm")
-def confirm_deposit(settings: SettingsPath, task: _PaidTask, name: _Name, amount: _Amount) -> None:
+def confirm_deposit(settings: SettingsPath, task: _PaidTask, name: _Name, amount: _Amount, currency: _Currency) -> None:
     """Say that the money is there; from then on it can fund rounds. Safe to repeat."""
     with open_books(read_service(SpSettings, settings), task) as books:
-        Deposits(books).confirm(task, name, to_millionths(amount))
-        typer.echo(f"deposit {name} is confirmed: {amount}")
+        Deposits(books).confirm(task, name, to_millionths(amount), currency)
+        typer.echo(f"deposit {name} is confirmed: {amount} {currency}")
 
 
 @deposit_app.command("reject")
@@ -207,41 +235,74 @@ def reject_deposit(settings: SettingsPath, task: _PaidTask, name: _Name) -> None
 def payouts(
     settings: SettingsPath,
     task: _AnyTask = None,
-    file: Annotated[Path | None, typer.Argument(help="Where to write it; by default, it is printed.")] = None,
+    file: _File = None,
     as_json: Json = False,
 ) -> None:
     """Show who is owed how much, and whether it is pending, running, paid or unknown: CSV, or JSON."""
     with open_books(read_service(SpSettings, settings), task) as books:
         now = SystemClock().now()
-        rows = [payment_row(books.store, payment, now) for payment in books.store.payments(task)]
+        rows = payment_rows(books.store, books.store.payments(task), now)
         tasks = [task] if task else [stored.task for stored in books.store.tasks()]
         forgotten = {one: forgotten_payments(books.store, one) for one in tasks}
     rows += [row for one, keys in forgotten.items() for row in forgotten_rows(one, keys)]
     write_rows(rows, PAYMENT_COLUMNS, file, as_json=as_json)
 
 
-def consents(
-    settings: SettingsPath,
-    task: _Task,
-    file: Annotated[Path | None, typer.Argument(help="Where to write it; by default, it is printed.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Show who agreed to which version of a task's consent text, with the signed proof: CSV, or JSON."""
-    with open_books(read_service(SpSettings, settings), task) as books:
-        rows = consent_rows(books.store, task)
-    write_rows(rows, CONSENT_COLUMNS, file, as_json=as_json)
-
-
 def resolve(
     settings: SettingsPath,
     task: _PaidTask,
-    who: Annotated[str, typer.Argument(help="The participant, as `payouts` shows it.")],
+    payment: Annotated[
+        str, typer.Argument(help="Its key, as `payouts` shows it; or the participant, who has one to pay.")
+    ],
     how: Annotated[Resolution, typer.Argument(help="paid: the money was handed over; again: it was not, pay it.")],
 ) -> None:
     """Say what became of a payment that is unknown, or that you made yourself."""
     with open_books(read_service(SpSettings, settings), task) as books:
-        resolve_payment(books, task, who, how)
+        resolve_payment(books, task, payment, how)
         typer.echo("the payment is paid" if how is Resolution.PAID else "the payment will be made again")
+
+
+DISPUTE_COLUMNS = ("task", "participant", "round", "amount", "currency", "state", "books", "claim")
+
+
+def disputes(
+    settings: SettingsPath,
+    task: _AnyTask = None,
+    file: _File = None,
+    as_json: Json = False,
+) -> None:
+    """Show unused uploads that people claim and the books do not owe for, with both proofs: CSV, or JSON."""
+    with open_books(read_service(SpSettings, settings), task) as books:
+        found = books.store.disputes(task)
+        currencies = {one.task: books.store.task(one.task).opened.settings.currency for one in found}
+    rows = [
+        (one.task, one.who, one.number, f"{in_cents(one.amount):f}", currencies[one.task], str(one.state), one.books)
+        for one in found
+    ]
+    told = [
+        dict(zip(DISPUTE_COLUMNS, (*row, one.claim.hex()), strict=True)) for row, one in zip(rows, found, strict=True)
+    ]
+    write_rows(told, DISPUTE_COLUMNS, file, as_json=as_json)
+
+
+class Decision(StrEnum):
+    """What the operator decides about a dispute."""
+
+    PAY = "pay"
+    REFUSE = "refuse"
+
+
+def resolve_disputed(
+    settings: SettingsPath,
+    task: _PaidTask,
+    participant: Annotated[str, typer.Argument(help="As `disputes` shows it.")],
+    number: Annotated[int, typer.Argument(help="The round.")],
+    how: Annotated[Decision, typer.Argument(help="pay: from what is held for it; refuse: that returns.")],
+) -> None:
+    """Decide a dispute, once you have looked at both proofs. Final; safe to repeat."""
+    with open_books(read_service(SpSettings, settings), task) as books:
+        resolve_dispute(books, task, participant, number, how)
+        typer.echo("it is paid" if how is Decision.PAY else "it is refused")
 
 
 def reconcile(
@@ -253,13 +314,23 @@ def reconcile(
     paid: Annotated[
         list[str] | None,
         typer.Option(
-            help="A payment that your bank has made and `payouts` lacks: its key, or the participant. Repeat it."
+            metavar="KEY=AMOUNT",
+            help="A payment that your bank has made and `payouts` lacks, such as KEY=7.20. Repeat it.",
         ),
     ] = None,
 ) -> None:
     """After a restore: say that this task's money is compared with the bank. It goes on, and payments run again."""
     with open_books(read_service(SpSettings, settings), task) as books:
-        reconcile_money(books, task, returned=to_millionths(returned), paid=paid or ())
+        reconcile_money(books, task, returned=to_millionths(returned), paid=dict(map(_paid, paid or ())))
+
+
+def _paid(named: str) -> tuple[str, int]:
+    key, equals, amount = named.partition("=")
+    if not equals:
+        raise SettingsError(
+            f"--paid {named}: name a payment's key and how much your bank has paid, such as {named}=7.20"
+        )
+    return key, to_millionths(amount)
 
 
 round_app = typer.Typer(help="One round that is stuck, while its task goes on.", no_args_is_help=True)
@@ -282,7 +353,7 @@ def void(settings: SettingsPath, task: _PaidTask, number: _Number) -> None:
 def _retry(path: Path, task: str, number: int, *, void: bool) -> None:
     settings = read_service(SpSettings, path)
     with open_books(settings, task) as books:
-        retry_round(LedgerPorts(books.store, SystemClock()), task, number, settings.lease_seconds, void=void)
+        retry_round(LedgerPorts(books.store, SystemClock()), task, number, settings.lease, void=void)
 
 
 clock_app = typer.Typer(help="The machine's clock, when SP does not believe it.", no_args_is_help=True)
@@ -298,6 +369,27 @@ def confirm(
         now = confirm_clock(books.store, SystemClock())
     said = datetime.datetime.fromtimestamp(now, datetime.UTC).isoformat(timespec="seconds")
     show({"confirmed": said}, f"confirmed: it is {said}", as_json=as_json)
+
+
+def guard_app(model: type[ComputingSettings]) -> typer.Typer:
+    """Of SP or CSP."""
+    app = typer.Typer(help="This server's notes of its steps: docs/backup.md.", no_args_is_help=True)
+
+    @app.callback()
+    def _group() -> None: ...
+
+    @app.command("new")
+    def _new(
+        settings: SettingsPath,
+        unchanged: Annotated[
+            bool,
+            typer.Option("--unchanged", help="The database was not set back since the notes were there: tasks go on."),
+        ] = False,
+    ) -> None:
+        """Give lost notes up and begin new ones. Tasks that may have been set back end; what was earned stays claimable."""
+        give_guard_up(read_service(model, settings), unchanged=unchanged)
+
+    return app
 
 
 _Model = TypeVar("_Model", bound=ServiceSettings)
@@ -367,12 +459,12 @@ def _told(entry: TokenEntry, now: float) -> str:
 
 def _with_compute(found: _Model, compute: str | None, scheduler: str | None) -> _Model:
     """The command line overrides the file."""
-    values: dict[str, Any] = dict(found)
-    values["compute"] = compute or values["compute"]
+    before = dict(found)
+    values: dict[str, Any] = {"compute": compute or before["compute"]}
     if scheduler is not None:
         if values["compute"] != "dask":
             raise SettingsError("--scheduler needs --compute dask")
-        values["dask"] = dict(values["dask"] or {}) | {"scheduler": scheduler}
+        values["dask"] = dict(before["dask"] or {}) | {"scheduler": scheduler}
     return found.changed(**values)
 
 
@@ -387,10 +479,13 @@ sp_app = _role_app(
 csp_app = _role_app("The computation server: answers SP with the other half of the key.", CspSettings, serve_csp)
 for _app, _model in ((kgc_app, KgcSettings), (sp_app, SpSettings), (csp_app, CspSettings)):
     _app.add_typer(task_app(_model), name="task")
+for _app, _computing in ((sp_app, SpSettings), (csp_app, CspSettings)):
+    _app.add_typer(guard_app(_computing), name="guard")
 sp_app.add_typer(deposit_app, name="deposit")
 sp_app.add_typer(round_app, name="round")
 sp_app.add_typer(clock_app, name="clock")
 sp_app.command("payouts")(payouts)
-sp_app.command("consents")(consents)
 sp_app.command("resolve")(resolve)
+sp_app.command("disputes")(disputes)
+sp_app.command("resolve-dispute")(resolve_disputed)
 sp_app.command("reconcile")(reconcile)

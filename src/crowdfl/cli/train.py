@@ -1,33 +1,34 @@
-"""`crowdfl train | evaluate | predict | data`: models without encryption, and data sets, before and after a campaign."""
+"""`crowdfl train`: a model without encryption, tried before a campaign."""
 
-import json
 import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from crowdfl.cli.output import Json, Module, OwnLearnerName, OwnLossName, marked, show, tell_code, waiting
+from crowdfl.cli.data import show_data
+from crowdfl.cli.evaluate import class_table, value_table
+from crowdfl.cli.output import Json, Module, OwnLearnerName, OwnLossName, marked, show, tell_code
+from crowdfl.cli.waiting import waiting
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import LearningUnavailable, SettingsError
-from crowdfl.learning.datasets.data import UNLABELLED, Cut, Source, Split
-from crowdfl.learning.datasets.sources import each_person, open_person, open_source, parse_spec
-from crowdfl.learning.evaluation import class_report, evaluated, load_samples, predicted_by, scores, value_report
+from crowdfl.learning.bounds import suggested_bound
+from crowdfl.learning.datasets.data import Cut, Split
+from crowdfl.learning.datasets.sources import open_person
+from crowdfl.learning.evaluation import class_report, scores, value_report
+from crowdfl.learning.learning_curve import Epoch, learning_curve
 from crowdfl.learning.models.learner import Learner, value_score
 from crowdfl.learning.recipe import LEARNERS, Recipe
-from crowdfl.learning.training import Epoch, learning_curve, suggested_bound
 from crowdfl.settings import TaskSettings
-from crowdfl.storage.model_files import read_model, require_model_path, write_model
+from crowdfl.storage.model_files import require_model_path, write_model
 from crowdfl.storage.settings_file import read_settings
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -54,9 +55,20 @@ def train(  # noqa: PLR0913, PLR0917 -- each is an option
         Path | None, typer.Option(help="Write the model for `crowdfl evaluate` and `predict`: .npz or .safetensors.")
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Write the learning curve as a picture, such as curve.png.")] = None,
+    look: Annotated[
+        bool,
+        typer.Option("--look", help="Show who is in the data, with how many windows of each label; train nothing."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Train on one person's data without encryption; show the learning curve and the held-out scores."""
+    if look:
+        if any((task, model, module, learner, loss, epochs, entries, save, plot)):
+            raise SettingsError(
+                "--look shows the data and trains nothing: leave out every option but --data and --json"
+            )
+        show_data(data, as_json=as_json)
+        return
     if save is not None:
         require_model_path(save)
     tell_code(module, learner, loss)
@@ -123,7 +135,7 @@ def _cut(chosen: dict[str, Any]) -> Cut | None:
 def _save(path: Path, model: Learner, training: dict[str, Any]) -> None:
     """With the definition that `crowdfl evaluate` and `predict` need, though there is no task."""
     about = "tried on one person's data, without encryption"
-    definition = Definition(about, "none", "whoever has the file", model.shape, TaskSettings(), 0.0, training)
+    definition = Definition(about, "none", "whoever has the file", model.shape, TaskSettings(), 0, training)
     try:
         write_model(path, definition, model.weights())
     except OSError as error:
@@ -162,12 +174,14 @@ def _result(
 
 def _held_out(recipe: Recipe, model: Learner, split: Split) -> dict[str, Any]:
     """The scores of the last epoch, and those of each class or value."""
-    predicted, names = model.predict(recipe.both_inputs(split)[1]), recipe.labels
+    predicted = model.predict(recipe.both_inputs(split)[1])
+    names = recipe.labels
     if recipe.learns_values:
         values = np.asarray(recipe.targets_of(split.held_out), dtype=np.float32)
         every = value_score(predicted, values).numbers
         return {"held_out": every, "values": value_report(values, predicted, names)}
-    labels, chosen = split.held_out.labels, predicted.argmax(axis=1)
+    labels = split.held_out.labels
+    chosen = predicted.argmax(axis=1)
     return {"held_out": asdict(scores(labels, chosen, len(names))), "classes": class_report(labels, chosen, names)}
 
 
@@ -244,170 +258,3 @@ def _curve_table(epochs: Sequence[Mapping[str, float]]) -> Table:
         values = (epoch[name] for name in (first, second, f"train_{first}", f"train_{second}", "norm"))
         table.add_row(str(epoch["epoch"]), *(f"{value:.3f}" for value in values))
     return table
-
-
-_Model = Annotated[
-    Path, typer.Argument(help="A model that `crowdfl task fetch` or `train --save` wrote: .safetensors or .npz.")
-]
-_WHICH = "what is held out of watch:N or other data that `participant run` takes, or a sensor app's .csv file"
-
-
-def evaluate(
-    model: _Model,
-    data: Annotated[
-        list[str],
-        typer.Option(
-            help=f"On what: {_WHICH}, with a column `label`. npz:FILE is everyone in it, npz:FILE#2,#5 two of them, watch: "
-            "all ten. Repeatable."
-        ),
-    ],
-    left_out: Annotated[
-        list[str] | None,
-        typer.Option("--except", help="But not on these, such as the people who took part: npz:FILE#2,#5. Repeatable."),
-    ] = None,
-    module: Module = None,
-    learner: OwnLearnerName = None,
-    as_json: Json = False,
-) -> None:
-    """Show how well a model does: accuracy and scores of each class and the confusion matrix, or the errors of values."""
-    tell_code(module, learner)
-    with waiting("loading the model and the data", quiet=as_json):
-        recipe, model_learner = _loaded(model, module, learner)
-        people = _people(data, left_out or ())
-        result = evaluated(recipe, model_learner, {spec: load_samples(spec, recipe) for spec in people})
-    tables = [_each_table(result["each"])] if len(people) > 1 else []
-    if recipe.learns_values:
-        tables.append(value_table(result["values"], "scores of each value"))
-        show(result, f"{in_words(result)}, on {result['windows']} windows", *tables, as_json=as_json)
-        return
-    title = "scores, and the confusion matrix: rows are the true classes"
-    tables.append(class_table(result["classes"], title, dict(zip(recipe.labels, result["confusion"], strict=True))))
-    words = f"accuracy {result['accuracy']:.3f}, loss {result['loss']:.3f}, on {result['windows']} windows"
-    show(result, words, *tables, as_json=as_json)
-
-
-def _people(data: Sequence[str], left_out: Sequence[str]) -> list[str]:
-    """Everyone who is meant, each once."""
-    everyone = dict.fromkeys(spec for text in data for spec in each_person(text))
-    gone = {spec for text in left_out for spec in each_person(text)}
-    if unknown := sorted(gone - everyone.keys()):  # a slip would evaluate on somebody who took part
-        raise SettingsError(f"--except {unknown[0]}: that is not among the data: {', '.join(everyone)}")
-    if len(gone) == len(everyone):
-        raise SettingsError("--except leaves nobody to evaluate on")
-    return [spec for spec in everyone if spec not in gone]
-
-
-def _each_table(each: Mapping[str, Mapping[str, float]]) -> Table:
-    names = list(dict.fromkeys(name for row in each.values() for name in row if name != "windows"))
-    table = Table("data", "windows", *names, title="each person's")
-    for spec, row in each.items():
-        table.add_row(
-            escape(spec), str(row["windows"]), *(f"{row[name]:.3f}" if name in row else "-" for name in names)
-        )
-    return table
-
-
-def predict(
-    model: _Model,
-    data: Annotated[str, typer.Option(help=f"Of what: {_WHICH}.")],
-    module: Module = None,
-    learner: OwnLearnerName = None,
-    as_json: Json = False,
-) -> None:
-    """Show which label each window gets, and its probability; or its values."""
-    tell_code(module, learner)
-    with waiting("loading the model and the data", quiet=as_json):
-        recipe, model_learner = _loaded(model, module, learner)
-        samples, names = load_samples(data, recipe), recipe.labels
-        predicted = predicted_by(recipe, model_learner, samples)
-    starts = [None] * len(predicted) if samples.starts is None else samples.starts.round(3).tolist()
-    columns = names if recipe.learns_values else ("label", "probability")
-    rows, lines = [], [",".join(("window", "start", *columns))]
-    for number, (start, row) in enumerate(zip(starts, predicted, strict=True)):
-        by_name = dict(zip(names, row.round(6).tolist(), strict=True))
-        if recipe.learns_values:
-            found, cells = {"values": by_name}, [f"{value:.6g}" for value in row]
-        else:
-            label = names[row.argmax()]
-            found, cells = {"label": label, "probabilities": by_name}, [label, f"{row.max():.4f}"]
-        rows.append({"start": start, **found})
-        lines.append(",".join((str(number), "" if start is None else str(start), *cells)))
-    show({"windows": rows}, *lines, as_json=as_json)
-
-
-def in_words(scores: Mapping[str, float]) -> str:
-    """The errors of values as people write them."""
-    return f"RMSE {scores['rmse']:.4g}, MAE {scores['mae']:.4g}, R2 {scores['r2']:.3f}"
-
-
-def value_table(values: Mapping[str, Mapping[str, float]], title: str) -> Table:
-    table = Table("value", "RMSE", "MAE", "R2", title=title)
-    for name, row in values.items():
-        table.add_row(escape(name), f"{row['rmse']:.4g}", f"{row['mae']:.4g}", f"{row['r2']:.3f}")
-    return table
-
-
-def class_table(
-    classes: Mapping[str, Mapping[str, float]], title: str, confused: Mapping[str, Sequence[int]] = MappingProxyType({})
-) -> Table:
-    """A report of each class as a table, with the rows of the confusion matrix where they are given."""
-    table = Table("class", "windows", "precision", "recall", "F1", *map(escape, confused), title=title)
-    for name, row in classes.items():
-        values = (f"{row[key]:.3f}" for key in ("precision", "recall", "f1"))
-        table.add_row(escape(name), str(row["windows"]), *values, *map(str, confused.get(name, ())))
-    return table
-
-
-def _loaded(path: Path, module: str | None, learner: str | None) -> tuple[Recipe, Learner]:
-    """A model that is not trained any more needs no loss, so that an own one need not be named."""
-    definition, arrays = read_model(path)
-    recipe = Recipe.of(definition.training).changed(loss=None)
-    made = recipe.make_learner(module, learner=learner)
-    made.load(arrays)
-    return recipe, made
-
-
-data_app = typer.Typer(help="Data sets: look at one before training on it.", no_args_is_help=True)
-
-
-@data_app.command("show")
-def show_data(
-    data: Annotated[
-        str, typer.Argument(help="Such as npz:FILE#USER; without a person, everyone. docs/learning.md lists all.")
-    ],
-    as_json: Json = False,
-) -> None:
-    """Show who is in a data set, how many windows of each label they have, and what was wrong with it."""
-    spec = parse_spec(data)
-    with waiting("reading the data", quiet=as_json):
-        if spec.person is None:
-            source = open_source(spec)
-            rows = [_counts(source, index) for index in range(len(source.people))]
-        else:
-            source, index = open_person(data)
-            rows = [_counts(source, index)]
-    about = {"people": list(source.people), "labels": list(source.label_names), "notes": list(source.notes)}
-    table = Table("person", "window", *map(escape, source.label_names), title="windows to train on + held out")
-    for row in rows:
-        cells = (f"{train} + {held}" for train, held in zip(row["train"], row["held_out"], strict=True))
-        table.add_row(escape(row["person"]), "x".join(map(str, row["window"])), *cells)
-    show({**about, "windows": rows}, table, *marked(source.notes), _for_a_task(source, rows), as_json=as_json)
-
-
-def _for_a_task(source: Source, rows: Sequence[Mapping[str, Any]]) -> str:
-    """What a task file says to take this data as it is."""
-    length, channels = rows[0]["window"]
-    values = source.load_person(0).train.value_names if source.label_names == (UNLABELLED,) else ()
-    target = 'target = "value", ' if values else ""
-    labels = json.dumps(list(values or source.label_names), ensure_ascii=False)
-    return f"in a task file's [training]: {target}window = {length}, channels = {channels}, labels = {labels}"
-
-
-def _counts(source: Source, index: int) -> dict[str, Any]:
-    split, labels = source.load_person(index), len(source.label_names)
-    return {
-        "person": split.train.name,
-        "window": list(split.train.windows.shape[1:]),
-        "train": np.bincount(split.train.labels, minlength=labels).tolist(),
-        "held_out": np.bincount(split.held_out.labels, minlength=labels).tolist(),
-    }

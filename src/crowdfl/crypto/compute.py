@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, Self, TypedDict, TypeVar, Unpack, run
 import gmpy2
 
 from crowdfl.crypto.blocks import Block, empty, require_rows
-from crowdfl.errors import Cancelled, SettingsError
+from crowdfl.errors import Cancelled
 
 
 class Kernel(Protocol):
@@ -177,17 +177,3 @@ class BatchOptions(TypedDict, total=False):
 def run_batch(kernel: Kernel, *blocks: Block, **options: Unpack[BatchOptions]) -> Block:
     backend = options.get("backend") or default_backend()
     return backend.map(kernel, *blocks, progress=options.get("progress"))
-
-
-BACKENDS = ("threads", "cuda")
-
-
-def backend_named(name: str, *, workers: int | None = None) -> Backend:
-    """The backend a user chose, or `BackendUnavailable` with what is missing. `workers` is a number of threads."""
-    if name == "threads":
-        return Threads(workers)
-    if name == "cuda":
-        from crowdfl.crypto.gpu.backend import Cuda  # CuPy is not part of a plain install
-
-        return Cuda(others=Threads(workers))
-    raise SettingsError(f"{name!r} is not a compute backend; choose one of {', '.join(BACKENDS)}")

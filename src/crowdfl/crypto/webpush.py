@@ -60,7 +60,8 @@ def encrypt(
 ) -> bytes:
     """The body to post; padded to `length`, so that the push service cannot tell one message from another. A key and a salt are
     given by test vectors alone."""
-    own, salt = key or PushKey.fresh(), salt or secret_bytes(16)
+    own = key or PushKey.fresh()
+    salt = salt or secret_bytes(16)
     shared = _derive(own.agree(browser), auth, b"WebPush: info\0" + browser + own.public, 32)
     content = _derive(shared, salt, b"Content-Encoding: aes128gcm\0", 16)
     nonce = _derive(shared, salt, b"Content-Encoding: nonce\0", 12)

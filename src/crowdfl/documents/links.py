@@ -3,42 +3,40 @@
 Whoever has the link can join once: it is as secret as the invitation file. docs/formats.md has the form.
 """
 
+from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.envelope import Envelope, from_base64url, to_base64url
-from crowdfl.documents.signed import Invitation
+from crowdfl.documents.invitations import Invitation, Ticket
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.settings import ParticipantSettings, RequesterSettings, origin_of
 
 
 class InvitationLink(Message, kind=70, repr=False):
-    """What a link holds: an invitation in its two parts, and where to go with it."""
+    """What a link holds: an invitation in its two parts, its private key, and where to go with it."""
 
     payload: str
     signature: bytes
+    key: bytes
     kgc: str
     sp: str  # empty: where the page is
     kgc_key: bytes
     sp_key: bytes
 
     @property
-    def envelope(self) -> Envelope:
-        return Envelope(Invitation.kind, self.payload, self.signature)
-
-    @property
-    def invitation(self) -> str:
-        """The document as its requester signed it."""
-        return self.envelope.text
+    def ticket(self) -> Ticket:
+        return Ticket(Envelope(Invitation.kind, self.payload, self.signature).text, SigningKey(self.key))
 
     @property
     def task(self) -> str:
-        return Invitation.read(self.envelope).task
+        return self.ticket.opened.task
 
 
 def invitation_link(page: str, contents: ParticipantSettings) -> str:
     """The link to a page, such as https://sp/join/, with what an invitation file holds."""
-    found = Envelope.parse(contents.invitation, Invitation.kind)
-    Invitation.read(found)  # whatever is wrong with it is told by its name
+    ticket = Ticket.parse(contents.invitation)
+    found = Envelope.parse(ticket.invitation, Invitation.kind)
+    key = ticket.key.private
     sp = "" if origin_of(page) == origin_of(contents.sp) else contents.sp
-    link = InvitationLink(found.payload, found.signature, contents.kgc, sp, contents.kgc_key, contents.sp_key)
+    link = InvitationLink(found.payload, found.signature, key, contents.kgc, sp, contents.kgc_key, contents.sp_key)
     return f"{page}#{to_base64url(link.to_bytes())}"
 
 

@@ -1,23 +1,23 @@
-"""What people sign: a requester its task, invitations and orders; KGC keys and certificates; a participant its request to join
-and its consent; SP receipts and the end of a task."""
+"""What people sign: a requester its task and orders; KGC keys; a participant its consent; SP receipts and the end of a task."""
 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.envelope import Document, Envelope, refusal
-from crowdfl.errors import CrowdFLError, DocumentError, InvitationRefused, KeyMismatch, SettingsError
+from crowdfl.errors import CrowdFLError, DocumentError, KeyMismatch, SettingsError
 from crowdfl.learning.models.forms import from_safetensors
 from crowdfl.learning.models.shape import ModelShape, Weights
-from crowdfl.protocols.profile import Identity, TaskSpec
+from crowdfl.protocols.profile import TaskSpec
 from crowdfl.schema import Settings
 from crowdfl.settings import (
     LANGUAGE,
+    LAST_DATE,
     MOST_LANGUAGES,
     AskerSettings,
     ConsentSettings,
@@ -28,6 +28,8 @@ from crowdfl.settings import (
 
 _KEY_BYTES = 32
 _Seconds = Annotated[float, Field(ge=0, le=1e12)]
+_DateOrNone = Annotated[int, Field(ge=0, le=LAST_DATE)]  # of a draft, as a model's file keeps it
+_Date = Annotated[int, Field(ge=1, le=LAST_DATE)]  # seconds since 1970
 _Side = Annotated[int, Field(ge=1, le=10**9)]
 _Key = Annotated[bytes, Field(min_length=_KEY_BYTES, max_length=_KEY_BYTES)]
 EndReason = Literal["settled", "cancelled", "expired"]
@@ -47,20 +49,24 @@ class Definition:
     readers: str
     shape: ModelShape
     settings: TaskSettings
-    claim_window: float  # seconds after the end of the task in which rewards can be claimed
+    claims_until: int  # seconds since 1970: the unclaimed returns then; of a draft, the time to claim after the rounds
     training: Mapping[str, Any]  # what a participant's learner is told; the platform does not look inside
     initial: str = ""  # SHA-256 of the initial weights, in hex; known, as the requester's key, when it is signed
     requester: bytes = b""
     plan: PlanSettings = field(default_factory=PlanSettings)
     who: AskerSettings = field(default_factory=AskerSettings)
     payer: bytes = b""  # whom people tell where to be paid; nobody, if it is empty
+    recruiter: bytes = b""  # who may invite in the requester's place, and replace nobody; nobody, if it is empty
     language: str = "en"  # of what it says
     consent: ConsentSettings = field(default_factory=ConsentSettings)
     texts: Mapping[str, TextsSettings] = field(default_factory=dict)  # by language
+    rounds_until: int = 0  # seconds since 1970: no round goes on after it; 0 of a draft, which has no dates yet
     task: str = field(default="", init=False)  # its id, of what was signed
 
     def __post_init__(self) -> None:
-        """Translations are of what the task has."""
+        """Translations are of what the task has, and nobody claims before the end."""
+        if self.claims_until < self.rounds_until:
+            raise SettingsError("`claims_until` is before `rounds_until`: rewards are claimed after the last round too")
         asked = [one for one in self.training.get("questions", ()) if isinstance(one, Mapping)]
         known = {
             *self.training.get("labels", ()),
@@ -80,6 +86,21 @@ class Definition:
     @property
     def spec(self) -> TaskSpec:
         return TaskSpec(self.task, self.settings, self.shape.parameters, requester=self.requester)
+
+    @property
+    def claim_window(self) -> int:
+        """Seconds after the last day of rounds in which rewards can be claimed."""
+        return self.claims_until - self.rounds_until
+
+    def dated(self, now: float) -> Self:
+        """A draft with its dates, as its requester computes them at creation; what has dates keeps them."""
+        if self.rounds_until:
+            return self
+        plan = self.plan.with_enrolment(now)
+        end = plan.rounds_until(self.settings, now)
+        if end + self.claim_window > LAST_DATE:
+            raise SettingsError("people could claim for ever: set a shorter `claim_window`")
+        return replace(self, plan=plan, rounds_until=end, claims_until=end + self.claim_window)
 
     def language_for(self, reader: str, *, consent: bool = False) -> str:
         """Which translation is for a reader of de-AT, or of the locale de_AT.UTF-8; "" for the task's own texts."""
@@ -116,9 +137,11 @@ class Definition:
             "language": self.language,
             "consent": self.consent.model_dump(mode="json"),
             "texts": {language: texts.model_dump(mode="json") for language, texts in self.texts.items()},
-            "claim_window": self.claim_window,
+            "rounds_until": self.rounds_until,
+            "claims_until": self.claims_until,
             "requester": self.requester.hex(),
             "payer": self.payer.hex(),
+            "recruiter": self.recruiter.hex(),
             "training": dict(self.training),
         }
 
@@ -135,6 +158,8 @@ class Definition:
         envelope = Envelope.parse(text, "definition")
         definition = cls.from_body(envelope.body())
         envelope.verify(definition.requester)
+        if not definition.rounds_until:
+            raise DocumentError("this definition has no last day of rounds, `rounds_until`: it is a draft")
         object.__setattr__(definition, "task", envelope.digest)
         return definition
 
@@ -149,7 +174,9 @@ class Definition:
             consent, who = _whole(ConsentSettings, found["consent"]), _whole(AskerSettings, found["who"])
             texts = {language: _whole(TextsSettings, one) for language, one in found["texts"].items()}
             read = {"shape": shape, "settings": settings, "plan": plan, "who": who, "consent": consent, "texts": texts}
-            return cls(**found | read | {name: bytes.fromhex(found[name]) for name in ("requester", "payer")})
+            return cls(
+                **found | read | {name: bytes.fromhex(found[name]) for name in ("requester", "payer", "recruiter")}
+            )
         except ValidationError as wrong:
             raise refusal("definition", wrong) from None
         except CrowdFLError as wrong:
@@ -180,18 +207,23 @@ class _DefinitionBody(BaseModel):
     language: str
     consent: dict[str, Any]
     texts: dict[str, dict[str, Any]]
-    claim_window: _Seconds
+    rounds_until: _DateOrNone
+    claims_until: _DateOrNone
     requester: Annotated[str, Field(pattern="^([0-9a-f]{2})*$")]
     payer: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")]
+    recruiter: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")]
     training: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Appointment(Document):
-    """KGC's word that this task has this key."""
+    """KGC's word that this task has this key, and that its CSP signs with that one."""
 
     kind = "appointment"
     fingerprint: str
+    csp: Annotated[
+        str, Field(pattern="^([0-9a-f]{64})?$")
+    ]  # for whoever is dealt nothing: the payer; "": CSP signs nothing
 
     def require_key(self, fingerprint: bytes) -> None:
         """Whoever is given a key for this task makes sure that it is this one, before it keeps or uses it."""
@@ -209,6 +241,7 @@ class Order(Document):
     kind = "order"
     action: str
     at: _Seconds
+    closing: Annotated[str, Field(pattern="^([0-9a-f]{2})*$")] = ""  # of a cancel: the requester's word to CSP, in hex
 
 
 @dataclass(frozen=True)
@@ -228,6 +261,42 @@ class TaskEnd(Document):
 
 
 @dataclass(frozen=True)
+class ClaimsExtension(Document):
+    """CSP's word that people can claim longer, after a server was away: once, and by the time to claim at most."""
+
+    kind = "claims-extension"
+    until: _Date
+
+    @classmethod
+    def open_of(cls, text: str, definition: Definition, csp_key: bytes) -> Self:
+        """By this task's CSP, and no longer than the definition allows."""
+        found = cls.open(text, csp_key)
+        if found.task != definition.task:
+            raise DocumentError("this is about the claims of another task")
+        found.require(definition)
+        return found
+
+    def require(self, definition: Definition) -> None:
+        last = definition.claims_until + definition.claim_window
+        if not definition.claims_until < self.until <= last:
+            raise DocumentError(
+                f"claims are extended to a moment after {definition.claims_until} and up to {last}, in seconds since 1970; "
+                f"{self.until} is none"
+            )
+
+
+@dataclass(frozen=True)
+class AttestedSum(Document):
+    """CSP's word to the requester, once claims have ended: how much it has attested in all."""
+
+    kind = "attested-sum"
+    total: Annotated[str, Field(pattern="^(0|[1-9][0-9]{0,38})$")]  # millionths
+    currency: str
+    complete: bool  # a CSP that was set back may have forgotten some
+    at: _Seconds
+
+
+@dataclass(frozen=True)
 class Receipt(Document):
     """SP's word that it has an upload."""
 
@@ -237,42 +306,6 @@ class Receipt(Document):
     digest: str  # SHA-256 of the upload, in hex
     late: bool
     unused: bool = False  # enough others were there first: it is not kept, and the plan's `unused_pay` is owed
-
-
-@dataclass(frozen=True)
-class Invitation(Document):
-    """The requester lets one person join, or take the place that the same person had with another device."""
-
-    kind = "invitation"
-    number: str = field(repr=False)
-    expires: _Seconds
-    replaces: str  # "", or the number of the invitation that the other device joined with, or its name in the task
-
-
-@dataclass(frozen=True)
-class EnrolmentRequest(Document):
-    """A participant asks for a certificate of its keys under one invitation; signed by the key that it names."""
-
-    kind = "enrolment-request"
-    invitation: str  # SHA-256 of its text, in hex
-    signing: _Key
-    reading: _Key
-
-    @classmethod
-    def of(cls, task: str, invitation: str, identity: Identity) -> "EnrolmentRequest":
-        return cls(task, digest_of(invitation), identity.signing, identity.reading)
-
-    @classmethod
-    def open_own(cls, text: str) -> "EnrolmentRequest":
-        """A request that the owner of its signing key has signed."""
-        envelope = Envelope.parse(text, cls.kind)
-        found = cls.read(envelope)
-        envelope.verify(found.signing)
-        return found
-
-    def require(self, task: str, invitation: str) -> None:
-        if (self.task, self.invitation) != (task, digest_of(invitation)):
-            raise InvitationRefused("this request was signed for another task or invitation: sign one for this")
 
 
 @dataclass(frozen=True)
@@ -324,32 +357,6 @@ def consent_copy(definition: Definition, consent: str, receipt: str | None) -> s
         "receipt": receipt,
     }
     return json.dumps(copy, ensure_ascii=False, indent=2) + "\n"
-
-
-@dataclass(frozen=True)
-class Certificate(Document):
-    """KGC's word that these are a participant's keys, and that it was invited."""
-
-    kind = "certificate"
-    who: str
-    signing: _Key
-    reading: _Key
-    replaces: str  # "", or the participant whose place this one takes
-
-    @classmethod
-    def of(cls, task: str, identity: Identity, replaces: str = "") -> "Certificate":
-        return cls(task, identity.who, identity.signing, identity.reading, replaces)
-
-    @property
-    def identity(self) -> Identity:
-        return Identity(self.who, self.signing, self.reading)
-
-    @classmethod
-    def read(cls, envelope: Envelope) -> Self:
-        found = super().read(envelope)
-        if found.who != participant_name(found.signing):
-            raise DocumentError("this certificate names somebody else than the owner of its signing key")
-        return found
 
 
 def digest_of(text: str) -> str:

@@ -1,5 +1,6 @@
 """A task in words for whoever is invited: what is recorded and trained, for whom, and on which terms."""
 
+import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -130,11 +131,11 @@ def plan_lines(definition: Definition) -> list[str]:
     pace = (
         [f"at {plan.daily}"]
         if plan.daily
-        else [f"{span_words(plan.every)} after the last at the earliest"]
-        if plan.every
+        else [f"{span_words(plan.apart)} after the last at the earliest"]
+        if plan.apart
         else []
     )
-    late = f", and late ones for {span_words(settings.grace)} more" if settings.strategy == "retransmit" else ""
+    late = f", and late ones for {span_words(settings.late)} more" if settings.late else ""
     some = f" of {settings.per_round} people, drawn anew" if settings.per_round is not None else ""
     early = [f"with {plan.goal} uploads"] if plan.goal else []
     early += ["once everyone who is in it has sent"] if plan.closes == "everyone" else []
@@ -153,6 +154,7 @@ def plan_lines(definition: Definition) -> list[str]:
         f"Rounds: {settings.rounds}{some}{''.join(f', {words}' for words in pace)}; each takes uploads for "
         f"{span_words(settings.window)}{late}{closes}",
         *again,
+        *([f"The last round is over by {_day(definition.rounds_until)}"] if definition.rounds_until else []),
     ]
 
 
@@ -182,6 +184,15 @@ def estimate(definition: Definition) -> Estimate | None:
     return Estimate(rounds * budget // everyone, rounds * budget // planned, budget // most, budget // planned)
 
 
+def _claims(definition: Definition) -> str:
+    window = span_words(definition.claim_window)
+    return f"until {_day(definition.claims_until)}" if definition.rounds_until else f"for {window} after the last round"
+
+
+def _day(seconds: float) -> str:
+    return f"{datetime.datetime.fromtimestamp(seconds, datetime.UTC):%Y-%m-%d %H:%M} UTC"
+
+
 def reward_lines(definition: Definition) -> list[str]:
     currency, found = definition.settings.currency, estimate(definition)
     if found is None:
@@ -191,8 +202,18 @@ def reward_lines(definition: Definition) -> list[str]:
     each = definition.plan.each_unused
     unused = f"Uploads beyond {definition.plan.goal} in a round are not used; each earns {money_words(each, currency)}"
     return [
-        f"Rewards: {budget} a round for all participants together; yours can be claimed for "
-        f"{span_words(definition.claim_window)} after the end, then they return to the requester",
-        f"For one person: about {low} to {high} in all",
+        f"Rewards: {budget} a round for all participants together; yours can be claimed {_claims(definition)}, then they "
+        "return to the requester",
+        f"For one person: {_part(definition.settings)}about {low} to {high} in all",
         *([unused] if each else []),
     ]
+
+
+def _part(settings: TaskSettings) -> str:
+    """Where parts are not equal. Before claims no server knows what a round paid anyone, so that no range can be named."""
+    if settings.pay == "equal" or (settings.pay is None and settings.profile == "shares"):
+        return ""
+    if settings.pay == "samples":
+        return "by how much you recorded: from nothing to a whole round's. Equal parts would be "
+    rule = "by how much you recorded, and how close your model is to the average (the paper's Eq. 10)"
+    return f"{rule}: from nothing to a whole round's. Equal parts would be "

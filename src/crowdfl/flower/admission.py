@@ -18,6 +18,7 @@ TRAINING, AGREED = "flower", "agreed"  # where a task's definition has what is a
 WEIGHT_KEY = "num-examples"  # FedAvg's default
 _ROUND = "server-round"  # FedAvg puts it into every configuration
 _KINDS = (bool, int, float, str)
+_CONFIGS = ("train_config", "run_config", "query_config")
 
 
 class _Running(Protocol):
@@ -32,7 +33,8 @@ class Agreed:
     `kept`: a digest of the arrays that are not averaged.
 
     `train_config` and `run_config` are all that a client's app sees of either while it trains or evaluates; None: whatever the
-    server says.
+    server says, of a task that no owner has prepared. `query_config` is the one that a prepared task's clients answer a query
+    with; None: they answer none.
     """
 
     weight_key: str = WEIGHT_KEY
@@ -40,20 +42,26 @@ class Agreed:
     kept: str = ""
     train_config: Mapping[str, Any] | None = field(default=None)
     run_config: Mapping[str, Any] | None = field(default=None)
+    query_config: Mapping[str, Any] | None = field(default=None)
 
     @classmethod
     def from_json(cls, found: object) -> "Agreed":
         names = ("weight_key", "arrays_key", "kept")
         if not isinstance(found, dict) or not all(isinstance(found.get(name), str) for name in names):
             raise DocumentError("this task's definition does not say how its clients train: make it anew")
-        configs = [found.get(name) for name in ("train_config", "run_config")]
+        configs = [found.get(name) for name in _CONFIGS]
         if not all(one is None or isinstance(one, dict) for one in configs):
             raise DocumentError("this task's definition has settings for its clients that cannot be read")
         return cls(*(found[name] for name in names), *configs)
 
     def to_json(self) -> dict[str, Any]:
-        configs = {"train_config": self.train_config, "run_config": self.run_config}
+        configs = {name: getattr(self, name) for name in _CONFIGS}
         return {"weight_key": self.weight_key, "arrays_key": self.arrays_key, "kept": self.kept, **configs}
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the task's owner has signed what its clients' app sees."""
+        return self.train_config is not None
 
     def require_kept(self, arrays: Mapping[str, Any]) -> None:
         """Arrays that are not averaged could steer one client's training too."""
@@ -126,7 +134,7 @@ def shown_to_app(
     own evaluated would read data off the metrics. Nor is another of the app's functions run than the one `asked` for by
     default, where the task's owner has signed the settings. `model` makes the record, from the arrays that are not averaged.
     """
-    if agreed.train_config is not None and asked != kind:
+    if agreed.is_prepared and asked != kind:
         raise ProtocolError(
             f"this task's clients {kind} with the app's default function, and the server asks for another one"
         )
@@ -139,6 +147,25 @@ def shown_to_app(
             continue
         if form == CONFIG:
             shown[name] = agreed.configured(record, number)
-        elif form == METRICS and agreed.train_config is None:
+        elif form == METRICS and not agreed.is_prepared:
             shown[name] = record
+    return shown
+
+
+def shown_to_query(agreed: Agreed | None, asked: str, sent: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
+    """The same of a query, which has no round and no model. A prepared task answers one question alone, by the app's default
+    function; `agreed` None: a trial, whose clients answer any, and see no arrays."""
+    if agreed is None or not agreed.is_prepared:
+        return {name: record for name, (form, record) in sent.items() if form != ARRAYS}
+    if agreed.query_config is None or asked != "query":
+        raise ProtocolError(
+            "this task's clients answer no such query: its owner has to sign its configuration (`query_config` of `prepare`), "
+            "and the app's default query function answers it"
+        )
+    shown = {name: record for name, (form, record) in sent.items() if form == CONFIG}
+    if any(dict(one) != agreed.query_config for one in shown.values()):
+        raise ProtocolError(
+            f"this task's clients answer a query with the configuration {dict(agreed.query_config)} alone, which its owner has "
+            "signed, and the server sends another"
+        )
     return shown

@@ -69,7 +69,8 @@ def kgc_of(invitation: NodeInvitation) -> "Iterator[KgcClient]":
 
 
 _TASK = re.compile(r"[0-9a-f]{64}")
-HOME = "crowdfl-home"  # in a node's configuration
+_STATE = "crowdfl."  # and the task, in the context's state
+HOME, INVITATION = "crowdfl-home", "crowdfl-invitation"  # in a node's configuration
 
 
 def open_blobs(context: Context, task: str) -> Blobs:
@@ -80,11 +81,38 @@ def open_blobs(context: Context, task: str) -> Blobs:
     return ContextBlobs(context, task) if home is None else FileBlobs(Path(str(home)) / task)
 
 
+_JOINED = "crowdfl.joined"  # in the context's state: the tasks of this run whose keys lie in the node's folder
+
+
+def note_joined(context: Context, task: str) -> None:
+    """That folder has other runs' tasks too."""
+    found = context.state.get(_JOINED)
+    known = dict(found) if isinstance(found, ConfigRecord) else {}
+    if HOME in context.node_config and task not in known:
+        context.state[_JOINED] = ConfigRecord({**known, task: True})
+
+
+def joined(context: Context) -> dict[str, str]:
+    """The tasks of this run that this node has joined, and the one that it is invited to, with their definitions; "" of one
+    that it has not joined yet."""
+    noted = context.state.get(_JOINED)
+    invited = NodeInvitation.read(context.node_config.get(INVITATION))
+    tasks = set(noted) if isinstance(noted, ConfigRecord) else set()
+    tasks |= {name.removeprefix(_STATE) for name in context.state if _TASK.fullmatch(name.removeprefix(_STATE))}
+    found = {} if invited is None else {invited.task: ""}
+    for task in tasks | found.keys():
+        blobs = open_blobs(context, task)
+        if blobs.has("definition"):
+            found[task] = blobs.get("definition").decode()
+    return found
+
+
 class ContextBlobs:
     """Blobs in the state that Flower keeps for this node and run. It leaves the node in no message."""
 
     def __init__(self, context: Context, task: str) -> None:
-        self._state, self._name = context.state, f"crowdfl.{task}"
+        self._state = context.state
+        self._name = f"{_STATE}{task}"
 
     def _record(self) -> ConfigRecord:
         found = self._state.get(self._name)
@@ -122,8 +150,8 @@ class ContextBlobs:
         kept = {name: data for name, data in self._record().items() if not name.startswith(f"{folder}/")}
         self._state[self._name] = ConfigRecord(kept)
 
-    def listing(self) -> dict[str, float]:
-        return dict.fromkeys(self._record(), time.time())
+    def listing(self, inside: str = "") -> dict[str, float]:
+        return {name: time.time() for name in self._record() if not inside or name.startswith(f"{inside}/")}
 
     def remove_unfinished(self, before: float) -> int:
         del before

@@ -1,34 +1,45 @@
-"""The server's half without Flower: one task on SP, who its clients are, what each has not read yet, and its rounds.
+"""The server's half without Flower: one task on SP, who its clients are, what each has not read yet, its rounds and its end.
 
 SP runs in this process; KGC and CSP run here too for a trial, or as services of other organisations.
 """
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from crowdfl.documents.signed import Certificate, EnrolmentRequest, participant_name
+from crowdfl.crypto.sealing import SigningKey
+from crowdfl.documents.invitations import EnrolmentRequest, Ticket, admitted
 from crowdfl.errors import CrowdFLError, InvitationRefused, ServiceError, SettingsError
 from crowdfl.flower.task_owner import PreparedTask, PublishedRounds
 from crowdfl.flower.wire import ENROL, READ, WORK, ClientAnswer, Instruction, states_text
-from crowdfl.learning.models.shape import Weights
-from crowdfl.protocols.profile import Tools
+from crowdfl.privacy import AverageNoise, RoundPrivacy
+from crowdfl.protocols.profile import Average, Tools
+from crowdfl.retry import Backoff
+from crowdfl.roles.guard import Guard
 from crowdfl.roles.participant.participant import Train
-from crowdfl.roles.ports import Blobs, ManualClock
-from crowdfl.roles.records import RoundState
+from crowdfl.roles.ports import Blobs, EndPeer, ManualClock
+from crowdfl.roles.records import EndedBy, RoundState, TaskState
 from crowdfl.roles.requester import Requester
+from crowdfl.roles.retention import CspRetention, KgcRetention
 from crowdfl.roles.sp.core import SpOptions, SpPorts
 from crowdfl.roles.sp.platform import Sp
+from crowdfl.roles.sp.results import read_result
+from crowdfl.roles.sp.retention import NoParts, SpRetention
 from crowdfl.roles.sp.uploads import PendingUpload
-from crowdfl.settings import to_millionths
+from crowdfl.settings import DAY, to_millionths
 from crowdfl.simulation.disks import MemoryDisk
 from crowdfl.simulation.host import Host
-from crowdfl.storage.blobs import FileBlobs, MemoryBlobs
+from crowdfl.storage.atomic import signing_key
+from crowdfl.storage.blobs import FileBlobs
+from crowdfl.storage.memory_blobs import MemoryBlobs
 from crowdfl.storage.sql import SqlStore
 
 LOCAL = "local"
+_log = logging.getLogger("flwr.crowdfl")
+_RESTS = Backoff(first=1.0, longest=5.0)
 REQUESTER = "requester"  # the owner's folder, below its home
 
 
@@ -47,6 +58,26 @@ class _Disk(MemoryDisk):
         return FileBlobs(self._home / name) if self._home and name == REQUESTER else super().blobs(name)
 
 
+def _ending(sp: Sp, signing: SigningKey, peers: Mapping[str, EndPeer]) -> SpRetention:
+    """What erases a task here once its run is over, and tells KGC and CSP."""
+    ports = sp.ports
+    return SpRetention(
+        ports.store,
+        ports.bundles,
+        ports.clock,
+        ports.blobs,
+        ports.guard,
+        NoParts(),
+        signing=signing,
+        peers=peers,
+        rests=_RESTS,
+        forget=sp.aggregators.drop,
+        on_failure=lambda _task, peer, why: _log.warning(
+            "CrowdFL: %s did not hear that the run is over: %s", peer, why
+        ),
+    )
+
+
 class LocalServers:
     """All three in one process, for a trial: it could read every update. `home` keeps the requester's keys."""
 
@@ -54,7 +85,14 @@ class LocalServers:
 
     def __init__(self, home: Path | None) -> None:
         tools, self.clock = Tools.unwatched(), ManualClock(time.time())
-        self._host = Host(tools, disk=_Disk(home), clock=self.clock, options=_options(tools))
+        host = self._host = Host(tools, disk=_Disk(home), clock=self.clock, options=_options(tools))
+        signing, kgc, csp = SigningKey.fresh(), host.kgc, host.csp
+        key, answers = signing.public, (csp.blobs, csp.guard)
+        hearing: dict[str, EndPeer] = {
+            "kgc": KgcRetention(kgc.store, kgc.bundles, self.clock, sp_key=key),
+            "csp": CspRetention(csp.store, csp.bundles, self.clock, *answers, sp_key=key, forget=csp.drop),
+        }
+        self.ending = _ending(host.sp, signing, hearing)
 
     @property
     def sp(self) -> Sp:
@@ -82,6 +120,7 @@ class ServiceServers:
     kgc_key: bytes
     clock: ManualClock  # SP's own: a round ends when its replies are in, not when time has passed
     enrol: Callable[[str, str, str], bytes]
+    ending: SpRetention
 
     @classmethod
     def open(cls, path: Path) -> "ServiceServers":
@@ -94,12 +133,13 @@ class ServiceServers:
         found, clock = read_service(SpSettings, path), ManualClock(time.time())
         access = peer_access(found, found.kgc, "KGC")
         kgc, csp = PeerLink(access), PeerLink(peer_access(found, found.csp, "CSP"))
-        blobs = MemoryBlobs(), MemoryBlobs()
-        ports = SpPorts(
-            SqlStore.in_memory(), clock, *blobs, KgcClient(kgc.service), CspClient(csp.service), found.kgc_key
-        )
+        store = SqlStore.in_memory()
+        own = MemoryBlobs(), MemoryBlobs(), Guard(MemoryBlobs(), store, "sp")
+        hearing = KgcClient(kgc.service), CspClient(csp.service)
+        sp = Sp(SpPorts(store, clock, *own, *hearing, found.kgc_key), _options(Tools.unwatched()))
         anyone = KgcClient(access.link.open())  # an enrolment needs no token
-        return cls(Sp(ports, _options(Tools.unwatched())), found.kgc_key, clock, anyone.enrol)
+        ending = _ending(sp, signing_key(found.data / "signing.key"), dict(zip(("kgc", "csp"), hearing, strict=True)))
+        return cls(sp, found.kgc_key, clock, anyone.enrol, ending)
 
 
 def open_servers(csp: str | Path, home: Path | None) -> LocalServers | ServiceServers:
@@ -112,9 +152,10 @@ def open_servers(csp: str | Path, home: Path | None) -> LocalServers | ServiceSe
     return ServiceServers.open(Path(csp))
 
 
-_log = logging.getLogger("flwr.crowdfl")
 _CSP_PATIENCE = 300.0  # seconds that a CSP may be away while a round waits for it
 _REST = 2.0
+_END_PATIENCE = 30.0  # seconds in which KGC and CSP are to hear that the run is over
+_MOST_JUMPS = 10  # of SP's own clock, until its books are closed
 _MOST_STARTS = 3  # or one node could use up everyone's invitations
 
 
@@ -137,6 +178,7 @@ class RoundOutcome:
     number: int | None
     averaged: tuple[int, ...]  # nodes
     left_out: Mapping[int, str]  # nodes, and why
+    uploaded: tuple[int, ...] = ()  # nodes whose upload was taken
 
 
 class Federation:
@@ -152,11 +194,13 @@ class Federation:
     ) -> None:
         self.servers, self.sp, self._prepared, self._owner = servers, servers.sp, prepared, owner
         self._reference = reference
-        self.task = self.sp.create_task(prepared.definition, prepared.appointment, prepared.initial)
-        self.settings = self.sp.definition(self.task).settings
+        self.task = self.sp.tasks.create(prepared.definition, prepared.appointment, prepared.initial)
+        definition = self.sp.core.definition(self.task)
+        self.settings, self.shape = definition.settings, definition.shape
         self.clients: dict[int, Client] = {}
+        self.costs: list[RoundPrivacy] = []  # of a task with noise, by round of Flower's
         self._invitations = iter(prepared.invitations)
-        self._csp_patience, self._sleep = _CSP_PATIENCE, time.sleep
+        self._csp_patience, self._end_patience, self._sleep = _CSP_PATIENCE, _END_PATIENCE, time.sleep
 
     @property
     def budget(self) -> int:
@@ -167,11 +211,6 @@ class Federation:
     def next_number(self) -> int:
         rounds = self.sp.store.rounds(self.task)
         return rounds[-1].number + 1 if rounds else 1
-
-    def require_rounds(self, wanted: int) -> None:
-        have = self.settings.rounds - self.next_number
-        if wanted > have:
-            raise SettingsError(f"{wanted} rounds are asked for, and the task has {have} left: prepare one with more")
 
     # Newcomers.
 
@@ -194,9 +233,10 @@ class Federation:
             return
         if not client.invitation:
             raise InvitationRefused("there is no invitation left for this node: the task's owner must give it one")
-        who = participant_name(EnrolmentRequest.open_own(answer.request).signing)
+        ticket = Ticket.parse(client.invitation)
+        who = EnrolmentRequest.open_under(answer.request, ticket.opened).identity.who
         self._require_own(node, who)
-        client.sealed = self.servers.enrol(self.task, client.invitation, answer.request)
+        client.sealed = self.servers.enrol(self.task, ticket.invitation, answer.request)
         client.who = who
 
     def _require_own(self, node: int, who: str) -> None:
@@ -207,11 +247,11 @@ class Federation:
     def _enrol(self, node: int, client: Client, certificate: str) -> None:
         if client.enrolled:
             return
-        who = Certificate.open(certificate, self.servers.kgc_key).identity.who
+        who = admitted(certificate, self.servers.kgc_key, self.sp.core.definition(self.task)).identity.who
         if client.who not in ("", who):
             raise InvitationRefused("this node shows the certificate of another node of the run")
         self._require_own(node, who)
-        self.sp.enrol(self.task, certificate)
+        self.sp.people.enrol(self.task, certificate)
         client.who, client.enrolled, client.sealed = who, True, b""
 
     def forget(self, node: int) -> None:
@@ -239,7 +279,7 @@ class Federation:
         papers = (self._prepared.definition, self._prepared.appointment, client.invitation) if new else ("", "", "")
         unread = [(r.number, str(r.state)) for r in self.sp.store.rounds(self.task) if r.number > client.last]
         done = [number for number, state in unread if state == RoundState.REWARDED and step != ENROL]
-        envelopes = self._envelopes(client, done)
+        envelopes, ends = self._envelopes(client, done), self._ends(client)
         return Instruction(
             step,
             self.task,
@@ -253,6 +293,8 @@ class Federation:
             publications=[self.publication(number) for number in done],
             rewarded=list(envelopes),
             envelopes=list(envelopes.values()),
+            ended=list(ends),
+            ends=list(ends.values()),
             **more,  # type: ignore[arg-type]
         )
 
@@ -266,6 +308,11 @@ class Federation:
             if took_part and client.who not in self.sp.rejected(self.task, number):
                 found[number] = self.sp.envelope(self.task, number, client.who)
         return found
+
+    def _ends(self, client: Client) -> dict[int, bytes]:
+        """CSP's signed words about rounds that were given up: without them no client sends anything more."""
+        unread = [r for r in self.sp.store.rounds(self.task) if r.number > client.last and r.word is not None]
+        return {r.number: read_result(self.sp.blobs, self.task, r, "word") for r in unread}
 
     def publication(self, number: int) -> bytes:
         return self.sp.publication(self.task, number, None)
@@ -282,30 +329,39 @@ class Federation:
 
     def play(self, uploads: Mapping[int, bytes], left_out: Mapping[int, str]) -> RoundOutcome:
         """One round from what came: check, average and reward with CSP. Uploads that do not pass are left out, by name."""
+        self._hear_end()  # if CSP was away: clients wait for it
         left, fewest = dict(left_out), self.settings.min_participants
         if len(uploads) < fewest:
             return RoundOutcome(None, (), left)
         if self.budget:
             name = f"round {self.next_number}"
-            self.sp.deposit(self.task, name, self.budget)
-            self.sp.confirm_deposit(self.task, name, self.budget)
+            self.sp.deposits.announce(self.task, name, self.budget)
+            self.sp.deposits.confirm(self.task, name, self.budget, self.settings.currency)
         number = self.sp.steps.open(self.task, self.budget)
         if self._reference is not None and self._owner is not None:
             own = self.published().reader(self._owner).reference(self.task, number, self._reference)
-            self.sp.reference(self.task, number, own)
-        left |= self._receive(number, uploads)
+            self.sp.uploads.reference(self.task, number, own)
+        refused = self._receive(number, uploads)
+        left |= refused
+        taken = tuple(node for node in uploads if node not in refused)
         self._run(number)
+        self._hear_end()
         self.sp.blobs.clear(f"{self.task}/rounds/{number}/uploads")  # nothing of a round that is over needs them
         left |= self._rejected(
             number
         )  # of a round that was given up too: its operator wants to know whose fault it was
         if self.sp.store.round(self.task, number).state is RoundState.ABORTED:
-            return RoundOutcome(number, (), left)
-        return RoundOutcome(number, tuple(node for node in uploads if node not in left), left)
+            return RoundOutcome(number, (), left, taken)
+        return RoundOutcome(number, tuple(node for node in uploads if node not in left), left, taken)
+
+    def _hear_end(self) -> None:
+        """Of a round that was given up: clients are sent it with the next instruction."""
+        with contextlib.suppress(ServiceError):
+            self.sp.steps.hear_end(self.task)
 
     def _receive(self, number: int, uploads: Mapping[int, bytes]) -> dict[int, str]:
         arrivals = [PendingUpload.of(self.clients[node].who, upload) for node, upload in uploads.items()]
-        outcomes = zip(uploads, self.sp.receive_all(self.task, number, arrivals), strict=True)
+        outcomes = zip(uploads, self.sp.uploads.receive(self.task, number, arrivals), strict=True)
         return {node: in_words(one) for node, one in outcomes if isinstance(one, CrowdFLError)}
 
     def _rejected(self, number: int) -> dict[int, str]:
@@ -328,12 +384,55 @@ class Federation:
             _log.warning("CrowdFL: CSP does not answer; round %s waits for it", number)
             self._sleep(_REST)
 
-    def read(self, number: int) -> Weights | None:
-        """The model that a round led to, where the owner has lent its keys."""
+    def end(self) -> None:
+        """The run is over: SP's books are closed and its keys erased, and so are KGC's and CSP's once they have heard it.
+
+        Nothing is paid here, so that nobody's claim is waited for."""
+        self.sp.steps.end_with_csp(self.task, "the run is over", EndedBy.SP)
+        for _ in range(_MOST_JUMPS):
+            with contextlib.suppress(
+                CrowdFLError, ConnectionError
+            ):  # what CSP was to answer for readers: they have theirs
+                while self.sp.tick():
+                    pass
+            stored = self.sp.store.task(self.task)
+            if stored.state == TaskState.SETTLED:
+                break
+            self.servers.clock.time = max(self.servers.clock.time + DAY, stored.attests_until)
+        deadline = time.monotonic() + self._end_patience
+        while self._has_not_heard():
+            self.servers.ending.tick()
+            if not self._has_not_heard() or time.monotonic() > deadline:
+                break
+            self._sleep(_REST)
+        for name in self._has_not_heard():
+            _log.warning(
+                "CrowdFL: %s was not told that task %s is over: it keeps its keys until the task's last day, or its operator "
+                "cancels it",
+                name.upper(),
+                self.task,
+            )
+
+    def _has_not_heard(self) -> list[str]:
+        return self.sp.store.task(self.task).unnotified(self.servers.ending.peers)
+
+    def read(self, number: int) -> Average | None:
+        """What a round gave, and the model that it led to, where the owner has lent its keys."""
         if self._owner is None:
             return None
-        average = self.published().reader(self._owner).read(self.task, number)
-        return self.sp.definition(self.task).shape.arrays(average.model)
+        return self.published().reader(self._owner).read(self.task, number)
+
+    def cost(self, outcome: RoundOutcome, made: Iterable[int], average: Average | None) -> RoundPrivacy | None:
+        """Of a round's outcome: `made` are the nodes that sent an upload. None in a task without noise."""
+        settings, people = self.settings, len(outcome.averaged)
+        if settings.epsilon is None:
+            return None
+        noise = AverageNoise.of(settings, self.shape.parameters, people, None) if people else None
+        noise = noise if average is None else average.noise
+        taken = map(str, outcome.uploaded if people else ())
+        cost = RoundPrivacy.of(settings, self.costs, charged=map(str, made), spent_by=taken, noise=noise)
+        self.costs.append(cost)
+        return cost
 
     def published(self) -> PublishedRounds:
         rounds = [(r.number, str(r.state)) for r in self.sp.store.rounds(self.task)]

@@ -3,6 +3,7 @@
 SP and KGC are reached through the records of the message that is being answered.
 """
 
+import contextlib
 import hashlib
 import logging
 import sys
@@ -16,6 +17,7 @@ from flwr.clientapp.typing import ClientAppCallable
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import (
     CrowdFLError,
+    InvitationRefused,
     KeyMismatch,
     NotReady,
     ProtocolError,
@@ -23,8 +25,8 @@ from crowdfl.errors import (
     SlotOverflow,
     UnknownParticipant,
 )
-from crowdfl.flower.admission import ARRAYS, CONFIG, METRICS, RECORD, WEIGHT_KEY, shown_to_app
-from crowdfl.flower.client_state import NodeInvitation, kgc_of, open_blobs
+from crowdfl.flower.admission import ARRAYS, CONFIG, METRICS, RECORD, WEIGHT_KEY, shown_to_app, shown_to_query
+from crowdfl.flower.client_state import INVITATION, NodeInvitation, joined, kgc_of, note_joined, open_blobs
 from crowdfl.flower.wire import ENROL, READ, ClientAnswer, Instruction, Template
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.profile import ParticipantKeys, Tools
@@ -79,7 +81,8 @@ class MessageSp:
 
     def status(self, task: str) -> dict[str, Any]:
         """The rounds that are new to this client, and the one that is open."""
-        told, last = self.instruction, last_read(self.blobs)
+        told = self.instruction
+        last = last_read(self.blobs)
         rounds = [(number, state) for number, state in told.rounds() if number > last]
         rounds += [(told.number, "open")] if told.number else []
         entries = [{"number": number, "state": state, "uploads": 0} for number, state in rounds]
@@ -109,6 +112,13 @@ class MessageSp:
         sent = dict(zip(self.instruction.numbers, self.instruction.publications, strict=False))
         if number not in sent:
             raise NotReady(f"the server has not sent the average of round {number}")
+        return sent[number]
+
+    def end(self, task: str, number: int, keys: ParticipantKeys) -> bytes:
+        del task, keys
+        sent = dict(zip(self.instruction.ended, self.instruction.ends, strict=False))
+        if number not in sent:
+            raise NotReady(f"the server has not sent CSP's word about round {number}")
         return sent[number]
 
     def reward(self, task: str, number: int, keys: ParticipantKeys) -> bytes:
@@ -145,9 +155,10 @@ def pruned(blobs: Blobs) -> int:
     return last
 
 
+_WARNINGS = ("upload rejected", "reward refused", "reward missing", "average missing", "record missing", "words differ")
 LEAST_PARTICIPANTS = 3
 # In a node's configuration.
-_KEY, _INVITATION, _LEAST = "crowdfl-kgc-key", "crowdfl-invitation", "crowdfl-least-participants"
+_KEY, _LEAST = "crowdfl-kgc-key", "crowdfl-least-participants"
 _TRIAL = "crowdfl-trial"
 _REWARDS = "crowdfl.rewards"  # in the context's state: millionths by round, for the app
 _OUT_OF_BOUNDS = (
@@ -186,8 +197,7 @@ class CrowdFLMod:
     def __call__(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         category = message.metadata.message_type.partition(".")[0]
         if category == "query":
-            message.content = RecordDict({k: v for k, v in message.content.items() if not isinstance(v, ArrayRecord)})
-            return _without_arrays(call_next(message, context))
+            return self._query(message, context, call_next)
         if category not in ("train", "evaluate"):  # `get_parameters` of the older API would show a model in the clear
             raise ProtocolError(
                 f"CrowdFL's mod lets no message of type {category!r} through: train, evaluate and query only"
@@ -208,6 +218,29 @@ class CrowdFLMod:
             return _reply(message, ClientAnswer(instruction.task, refused=_OUT_OF_BOUNDS))
         except CrowdFLError as wrong:
             return _reply(message, ClientAnswer(instruction.task, refused=f"{type(wrong).__name__}: {wrong}"))
+
+    def _query(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        """A server that could choose what is asked would read a client's data, one question after the other."""
+        tasks = joined(context).values()
+        agreed = [Template.from_training(Definition.open(text).training).agreed for text in tasks if text]
+        prepared = [one for one in agreed if one.is_prepared]
+        if "" in tasks or not (prepared or self.is_trial(context)):
+            raise ProtocolError(
+                "a query before this node has joined its task: nobody has signed what its app may be asked. First train; for a "
+                f"trial, start the node with {_TRIAL}=true"
+            )
+        asked = message.metadata.message_type
+        sent = {name: (_form(one), one) for name, one in message.content.items()}
+        shown = shown_to_query(None, asked, sent)
+        for one in prepared:  # of one run, hardly more than one
+            shown = shown_to_query(one, asked, sent)
+        message.content = RecordDict(shown)
+        with prepared[0].in_force(context) if prepared else contextlib.nullcontext():
+            return _without_arrays(call_next(message, context))
+
+    def is_trial(self, context: Context) -> bool:
+        """Asked for here, or in Flower's simulation engine: a server cannot talk a node into one."""
+        return _is_simulated() or self.trial or context.node_config.get(_TRIAL) is True
 
 
 crowdfl_mod = CrowdFLMod()
@@ -251,7 +284,7 @@ class _Client:
         self.mod, self.instruction, self.context = mod, instruction, context
         self.blobs = open_blobs(context, instruction.task)
         self.events: list[tuple[str, Mapping[str, Any]]] = []
-        self.invitation = NodeInvitation.read(context.node_config.get(_INVITATION))
+        self.invitation = NodeInvitation.read(context.node_config.get(INVITATION))
         self.relay = RelayedKgc(instruction.sealed)
         self.sp = MessageSp(instruction, self.blobs)
         self.person = Participant(
@@ -272,16 +305,12 @@ class _Client:
         sent = self.instruction.kgc_key
         if known is not None and known.lower() != sent.hex():
             raise KeyMismatch("the server names another KGC than this node knows: nothing is sent; ask who runs it")
-        if known is None and not (self.instruction.local and self._is_trial()):
+        if known is None and not (self.instruction.local and self.mod.is_trial(self.context)):
             raise SettingsError(
                 "this node does not know KGC's public key, and whoever makes one up reads everything: start it with "
-                f"{_INVITATION} or {_KEY} in --node-config, as docs/flower.md says; for a trial, with {_TRIAL}=true"
+                f"{INVITATION} or {_KEY} in --node-config, as docs/flower.md says; for a trial, with {_TRIAL}=true"
             )
         return sent
-
-    def _is_trial(self) -> bool:
-        """Asked for here, or in Flower's simulation engine: a server cannot talk a node into one."""
-        return _is_simulated() or self.mod.trial or self.context.node_config.get(_TRIAL) is True
 
     def _least(self) -> int:
         least = self.context.node_config.get(_LEAST, self.mod.least_participants)
@@ -303,7 +332,7 @@ class _Client:
             before = self.context.state.metric_records.get(_REWARDS, {})
             earned = {**before, f"round-{details['round']}": details["millionths"]}
             self.context.state[_REWARDS] = MetricRecord(earned)
-        if what in ("upload rejected", "reward refused", "reward missing", "average missing", "record missing"):
+        if what in _WARNINGS:
             _log.warning("CrowdFL: %s", event_words(what, details))
 
     def answer(self, message: Message, call_next: ClientAppCallable, *, is_training: bool) -> Message:
@@ -326,6 +355,8 @@ class _Client:
     def _join(self) -> None:
         """With an invitation of this node's own, KGC is asked directly: the server learns nothing that it could use."""
         if self.invitation is None:
+            if not self.instruction.invitation:
+                raise InvitationRefused("there is no invitation left for this node: the task's owner must give it one")
             self.person.join(self.instruction.invitation)
             return
         self.invitation.require(self.instruction.task)
@@ -338,6 +369,7 @@ class _Client:
             if not self.instruction.sealed:
                 return _reply(message, ClientAnswer(self.instruction.task, lost=True))
             self._join()
+        note_joined(self.context, self.instruction.task)
         if is_training:
             return self._train(message, call_next)
         self.reading()
@@ -355,7 +387,8 @@ class _Client:
         return ClientAnswer(self.instruction.task, certificate=self.blobs.get("certificate").decode(), last=last)
 
     def _train(self, message: Message, call_next: ClientAppCallable) -> Message:
-        number, replies = self.instruction.number, []
+        number = self.instruction.number
+        replies = []
 
         def train(model: Weights, _training: Mapping[str, Any], _number: int) -> tuple[Weights, int]:
             replies.append(self._call(call_next, self._plain(message, model, "train", number)))
@@ -378,7 +411,8 @@ class _Client:
 
     def _plain(self, message: Message, model: Weights, kind: str, number: int) -> Message:
         """The message as the app expects it."""
-        template, sent = self._template(), {name: (_form(one), one) for name, one in message.content.items()}
+        template = self._template()
+        sent = {name: (_form(one), one) for name, one in message.content.items()}
         asked = message.metadata.message_type
         shown = shown_to_app(
             template.agreed, kind, asked, number, sent, lambda kept: template.record(model, ArrayRecord(dict(kept)))

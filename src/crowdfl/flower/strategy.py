@@ -29,6 +29,8 @@ from crowdfl.flower.federation import (
 from crowdfl.flower.task_owner import PreparedTask, create, make_definition, owners_blobs, task_settings
 from crowdfl.flower.wire import ClientAnswer, Template
 from crowdfl.learning.models.shape import Weights
+from crowdfl.privacy import PrivacyLedger, RoundPrivacy
+from crowdfl.protocols.profile import Average
 from crowdfl.roles.ports import Blobs
 from crowdfl.schema import require_known
 from crowdfl.settings import TaskSettings
@@ -53,7 +55,7 @@ class SealedArrays(ArrayRecord):
 class CrowdFLStrategy(Strategy):
     """Around a FedAvg, which still decides who takes part and how metrics are averaged.
 
-    `left_out` has, by round, each node that was left out and why.
+    `left_out` has, by round, each node that was left out and why; `privacy`, with `epsilon`, what was spent of whose privacy.
 
     Args:
         strategy: FedAvg, or one that averages as it does, such as FedProx. It samples nodes (`fraction_train`,
@@ -65,7 +67,7 @@ class CrowdFLStrategy(Strategy):
             updates go against it are left out (docs/poisoning.md). Every client counts once then.
         requester: the owner's settings file, for `reveal` or `reference` with `task`.
         home: where the sealed averages are written, for `open_model`; of a trial the owner's keys too.
-        settings: settings of the task (docs/settings.md), except `profile`, `rounds` and `strategy`. `max_norm` is the largest
+        settings: settings of the task (docs/settings.md), except `profile`, `rounds` and `late`. `max_norm` is the largest
             length of an update, and a client scales a longer one down: about the largest that you expect. With
             `weighting="equal"` every client counts once; else one with more than `max_samples` is left out. With fewer uploads
             than `min_participants` a round has no average; if the first round would ask fewer nodes, the run ends before it.
@@ -148,8 +150,13 @@ class CrowdFLStrategy(Strategy):
             result = super().start(grid, initial_arrays, *options)
             self._hand_out_rewards(grid)
         finally:  # what was averaged before a failure is the owner's too
-            if self.home is not None:
-                log(INFO, "CrowdFL: the sealed averages are in %s", self.federation.write(self.home))
+            try:
+                for line in self.privacy.lines() if self.privacy else ():
+                    log(INFO, "CrowdFL: %s", line)
+                if self.home is not None:
+                    log(INFO, "CrowdFL: the sealed averages are in %s", self.federation.write(self.home))
+            finally:
+                self.federation.end()
         if not self.reveal:
             result.arrays = SealedArrays()
         elif not any(outcome.averaged for outcome in self.outcomes.values()):
@@ -181,18 +188,25 @@ class CrowdFLStrategy(Strategy):
             prepared = self._made_here(servers, grid, arrays, rounds)
         else:
             prepared = PreparedTask.read(self.task or Path())
-        settings = Definition.open(prepared.definition).settings
+        definition = Definition.open(prepared.definition)
+        self._require_fit(definition, grid, rounds)
+        owner = self._owner(servers) if self.reveal or self.reference else None
+        return Federation(servers, prepared, owner, self._referred if self.reference else None)
+
+    def _require_fit(self, definition: Definition, grid: Grid, rounds: int) -> None:
+        """Before the task is used up."""
+        settings = definition.settings
         if settings.reference != (self.reference is not None):
             raise SettingsError("a task with `reference = true`, and no other, needs reference=..., which trains one")
+        if rounds > settings.rounds - 1:
+            raise SettingsError(
+                f"{rounds} rounds are asked for, and the task has {settings.rounds - 1}: prepare one with more"
+            )
+        self._require_same_model(definition)
         self._foresee(grid, settings.min_participants)
-        owner = self._owner(servers) if self.reveal or self.reference else None
-        federation = Federation(servers, prepared, owner, self._referred if self.reference else None)
-        federation.require_rounds(rounds)
-        self._require_same_model(federation)
-        return federation
 
     def _foresee(self, grid: Grid, fewest: int) -> None:
-        """Before the task is used up: what the first round will ask, where nodes are sampled as Flower does it."""
+        """What the first round will ask, where nodes are sampled as Flower does it."""
         inner = self.inner
         if type(inner).configure_train in (FedAvg.configure_train, FedProx.configure_train):
             nodes = int(len(list(grid.get_node_ids())) * inner.fraction_train)
@@ -219,8 +233,8 @@ class CrowdFLStrategy(Strategy):
             return servers.requester.blobs
         return None if self.requester is None else owners_blobs(self.requester)
 
-    def _require_same_model(self, federation: Federation) -> None:
-        found, own = Template.from_training(federation.sp.definition(federation.task).training), self._template
+    def _require_same_model(self, definition: Definition) -> None:
+        found, own = Template.from_training(definition.training), self._template
         if (found.names, found.types, found.agreed.kept) != (own.names, own.types, own.agreed.kept):
             raise SettingsError("the prepared task is of another model than `initial_arrays`: prepare one with these")
         for name in ("weight_key", "arrays_key"):
@@ -337,13 +351,18 @@ class CrowdFLStrategy(Strategy):
             why = "too few uploads" if outcome.number is None else "the servers gave it up"
             log(WARNING, "CrowdFL: round %s has no average (%s); the model stays as it was", server_round, why)
         metrics = self._metrics([usable[node].content for node in outcome.averaged])
-        return self._opened(outcome), self._report(outcome, metrics)
+        is_opened = self.reveal and outcome.averaged and outcome.number is not None
+        average = self._run.read(outcome.number or 0) if is_opened else None
+        told = self._report(outcome, metrics, self._run.cost(outcome, uploads, average))
+        return None if average is None else self._record(average), told
 
-    def _opened(self, outcome: RoundOutcome) -> ArrayRecord | None:
-        if not self.reveal or not outcome.averaged or outcome.number is None:
-            return None
-        weights = self._run.read(outcome.number)
-        return None if weights is None else self._template.record(weights, self._kept)
+    def _record(self, average: Average) -> ArrayRecord:
+        return self._template.record(self._run.shape.arrays(average.model), self._kept)
+
+    @property
+    def privacy(self) -> PrivacyLedger | None:
+        """What the run has spent of the clients' privacy so far, by node; None without `epsilon`."""
+        return PrivacyLedger.of(self._run.settings, self._run.costs)
 
     def _metrics(self, contents: Sequence[RecordDict]) -> MetricRecord | None:
         """Each counts once, as nobody here knows the numbers of samples; unless every client has sent its own."""
@@ -361,13 +380,19 @@ class CrowdFLStrategy(Strategy):
             log(WARNING, "CrowdFL: the clients' metrics do not fit together and are left out: %s", wrong)
             return None
 
-    def _report(self, outcome: RoundOutcome, metrics: MetricRecord | None) -> MetricRecord:
-        """What a server can honestly say: how many, who not, and how much is paid in all. Each client learns its own reward."""
+    def _report(self, outcome: RoundOutcome, metrics: MetricRecord | None, cost: RoundPrivacy | None) -> MetricRecord:
+        """What a server can honestly say: how many, who not, what noise cost and did, and how much is paid in all. Each client
+        learns its own reward."""
         told = MetricRecord(dict(metrics or {}))
         told["crowdfl-averaged"] = len(outcome.averaged)
         told["crowdfl-left-out"] = sorted(outcome.left_out)
         if self._run.budget:
             told["crowdfl-budget-millionths"] = self._run.budget if outcome.averaged else 0
+        if cost is not None:
+            told["crowdfl-charged"] = sorted(map(int, cost.charged))
+            told["crowdfl-max-norm"] = float(self._run.settings.max_norm or 0)
+            for name, value in cost.row().items():
+                told[f"crowdfl-{name.replace('_', '-')}"] = value
         return told
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:

@@ -3,13 +3,16 @@
 The server's process gets the papers and no key of the owner's: it can run the task, and read nothing of it.
 """
 
+import datetime
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from crowdfl.documents.signed import Definition
+from crowdfl.effects import require_effect
 from crowdfl.errors import NotReady, SettingsError
 from crowdfl.flower.admission import Agreed, kept_digest, plain_settings
 from crowdfl.flower.client_state import NodeInvitation
@@ -18,7 +21,7 @@ from crowdfl.protocols.profile import Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ports import Blobs, ManualClock
 from crowdfl.roles.requester import Requester
-from crowdfl.settings import TaskSettings
+from crowdfl.settings import PlanSettings, TaskSettings
 from crowdfl.storage.atomic import write_private
 from crowdfl.storage.blobs import FileBlobs
 
@@ -26,7 +29,8 @@ if TYPE_CHECKING:
     from flwr.app import ArrayRecord
 
 _PAPERS, _INITIAL, _ROUNDS = "task.json", "initial.safetensors", "rounds.json"
-_YEAR = 366 * 86400.0
+_JOINING = 90 * 86400
+_HOUR = 3600  # to claim in, as nothing is paid
 _FEWEST = 3
 DEFAULTS: Mapping[str, Any] = {"profile": "shares", "max_samples": 10_000, "max_norm": 10.0, "min_participants": 3}
 
@@ -76,10 +80,12 @@ class _Posted:
 
 def task_settings(rounds: int, settings: Mapping[str, Any]) -> TaskSettings:
     """One round more than are run: of a task's last one, participants are not given the average to evaluate."""
-    for name in ("profile", "rounds", "strategy", "per_round"):
+    for name in ("profile", "rounds", "late", "per_round"):
         if name in settings:
             raise SettingsError(f"`{name}` is not yours to set here: a run with Flower decides it")
-    return TaskSettings.of(**{**DEFAULTS, **settings, "rounds": rounds + 1})
+    found = TaskSettings.of(**{**DEFAULTS, **settings, "rounds": rounds + 1})
+    require_effect(found, settings)
+    return found
 
 
 def make_definition(
@@ -90,7 +96,7 @@ def make_definition(
         "terms": "Data stays at the client. Its update leaves in two shares that show nothing alone.",
         "readers": "Every client reads the averages, and so does the owner of the task.",
     }
-    return Definition(**{**words, **texts}, shape=shape, settings=settings, claim_window=_YEAR, training=training)
+    return Definition(**{**words, **texts}, shape=shape, settings=settings, claims_until=_HOUR, training=training)
 
 
 def create(
@@ -98,15 +104,18 @@ def create(
 ) -> tuple[str, PreparedTask]:
     """Have KGC deal the task's keys. The requester must reach KGC; nobody else is told yet."""
     posted = _Posted()
+    # A run comes when its operator likes, but a server that dies before it has ended the task must not leave it open for long.
+    until = datetime.datetime.fromtimestamp(math.ceil(requester.clock.now() + _JOINING), datetime.UTC).isoformat()
+    definition = replace(definition, plan=PlanSettings(enrol_until=until))
     owner = replace(requester, sp=posted)
     profile_named(definition.settings.profile).check(definition.settings, definition.spec.parameters)
     task = owner.create(definition, initial)
     if posted.task is None:
         raise NotReady("the task was not posted")
-    return task, replace(posted.task, invitations=tuple(owner.invite(task, invitations, _YEAR)))
+    return task, replace(posted.task, invitations=tuple(owner.invite(task, invitations, _JOINING)))
 
 
-def prepare(
+def prepare(  # noqa: PLR0913 -- one call says all of a task; each has a name
     requester: str | Path,
     initial_arrays: "ArrayRecord",
     num_rounds: int,
@@ -115,6 +124,7 @@ def prepare(
     nodes: int,
     train_config: Mapping[str, Any] | None = None,
     run_config: Mapping[str, Any] | None = None,
+    query_config: Mapping[str, Any] | None = None,
     weighted_by_key: str = "num-examples",
     arrayrecord_key: str = "arrays",
     texts: Mapping[str, str] | None = None,
@@ -134,6 +144,7 @@ def prepare(
             `run_config` it is all that a client's app sees: a server that could choose it for each client could have all
             but one stand still, and read that one's update.
         run_config: whatever the client's functions read of `context.run_config`.
+        query_config: what the app's default `query` function may be asked with; without it no query is answered.
         weighted_by_key: the strategy's, and so is `arrayrecord_key`.
         texts: `purpose`, `terms` and `readers`, for people who read them.
         settings: as `CrowdFLStrategy` takes them.
@@ -143,7 +154,8 @@ def prepare(
 
     own, template, place = RequesterFile.read(Path(requester)), Template.of(initial_arrays), Path(folder)
     configs = plain_settings("train_config", train_config), plain_settings("run_config", run_config)
-    agreed = Agreed(weighted_by_key, arrayrecord_key, kept_digest(template.kept(initial_arrays)), *configs)
+    query = None if query_config is None else plain_settings("query_config", query_config)
+    agreed = Agreed(weighted_by_key, arrayrecord_key, kept_digest(template.kept(initial_arrays)), *configs, query)
     template = replace(template, agreed=agreed)
     limits = {"max_participants": max(nodes, _FEWEST), **settings}
     shape, training = template.shape(initial_arrays), template.training()

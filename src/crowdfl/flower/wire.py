@@ -55,7 +55,7 @@ class Instruction(_Form):
     kgc_key: bytes
     definition: str = ""
     appointment: str = ""
-    invitation: str = ""
+    invitation: str = field(default="", repr=False)
     sealed: bytes = field(default=b"", repr=False)  # KGC's answer to a request to enrol
     initial: bytes = field(default=b"", repr=False)
     number: int = 0  # of the round to take part in; 0: none
@@ -64,6 +64,8 @@ class Instruction(_Form):
     publications: list[bytes] = field(default_factory=list, repr=False)
     rewarded: list[int] = field(default_factory=list)  # rounds of the envelopes that follow
     envelopes: list[bytes] = field(default_factory=list, repr=False)
+    ended: list[int] = field(default_factory=list)  # rounds that were given up, of the words that follow
+    ends: list[bytes] = field(default_factory=list, repr=False)  # CSP's, signed
 
     def rounds(self) -> list[tuple[int, str]]:
         try:
@@ -110,7 +112,8 @@ class Template:
         found = training.get(TRAINING)
         if not isinstance(found, dict) or not isinstance(found.get("types"), dict):
             raise DocumentError("this task was not made for Flower: its definition does not name Flower's arrays")
-        names, types = tuple(map(str, found.get("names", ()))), {str(k): str(v) for k, v in found["types"].items()}
+        names = tuple(map(str, found.get("names", ())))
+        types = {str(k): str(v) for k, v in found["types"].items()}
         agreed = Agreed.from_json(found.get(AGREED))
         if not set(types) <= set(names):
             raise DocumentError("this task's definition gives types of arrays that it does not name")

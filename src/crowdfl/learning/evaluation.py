@@ -47,7 +47,9 @@ def confusion(labels: Labels, predicted: Labels, classes: int) -> Labels:
 def class_scores(labels: Labels, predicted: Labels, classes: int) -> dict[str, npt.NDArray[Any]]:
     """How often each class occurs, and its scores: never predicted is precision 0, and one that does not occur has recall 0."""
     matrix = confusion(labels, predicted, classes)
-    right, occurs, found = np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0)
+    right = np.diag(matrix)
+    occurs = matrix.sum(axis=1)
+    found = matrix.sum(axis=0)
     shares = {"precision": (right, found), "recall": (right, occurs), "f1": (2 * right, occurs + found)}
     return {"windows": occurs} | {name: _share(*pair) for name, pair in shares.items()}
 
@@ -55,7 +57,8 @@ def class_scores(labels: Labels, predicted: Labels, classes: int) -> dict[str, n
 def scores(labels: Labels, predicted: Labels, classes: int) -> Scores:
     if not len(labels):
         raise DataMalformed("there is nothing to score: no samples are held out")
-    each, seen = class_scores(labels, predicted, classes), np.union1d(labels, predicted)
+    each = class_scores(labels, predicted, classes)
+    seen = np.union1d(labels, predicted)
     means = (float(each[name][seen].mean()) for name in ("precision", "recall", "f1"))
     return Scores(float((labels == predicted).mean()), *means)
 
@@ -142,11 +145,9 @@ def _from_csv(path: Path, recipe: Recipe) -> Samples:
     if recipe.scale_inputs:
         raise DataMalformed("this model takes scaled inputs, which needs all of a person's data: use csv:FOLDER")
     named = value_columns(path, recipe.value_names)
-    table, cut, hertz = (
-        read_table(path, _label_of(path, recipe), named, recipe.beside),
-        recipe.cut,
-        recipe.cut.hertz or watch.HERTZ,
-    )
+    table = read_table(path, _label_of(path, recipe), named, recipe.beside)
+    cut = recipe.cut
+    hertz = recipe.cut.hertz or watch.HERTZ
     if table.signal.shape[1] != recipe.channels:
         raise DataMalformed(f"{path} has {table.signal.shape[1]} channels, the model takes {recipe.channels}")
     signal = np.concatenate([table.signal / watch.UNITS[: recipe.channels], table.beside, table.values], axis=1)

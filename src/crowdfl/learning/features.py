@@ -51,7 +51,8 @@ def spectral(windows: Windows) -> Inputs:
 
     Hann's window fades both ends, so that a movement cut off there does not smear over all frequencies.
     """
-    length, signal = windows.shape[1], windows.astype(np.float64)
+    length = windows.shape[1]
+    signal = windows.astype(np.float64)
     mean = signal.mean(axis=1)
     faded = np.hanning(length)[:, None] * (signal - mean[:, None, :])
     strengths = np.abs(np.fft.rfft(faded, axis=1))[:, 1 : _SPECTRUM + 1] * (2 / length)

@@ -88,7 +88,8 @@ class FunctionTrainer:
 
     def train(self, arrays: Weights, _settings: Mapping[str, Any], number: int) -> tuple[Weights, int]:
         place = f"{self.person}, round {number}"
-        model, info = self.form.model(arrays, self._counts), self.info(number)
+        model = self.form.model(arrays, self._counts)
+        info = self.info(number)
         with _named(place):
             returned = _called(self.train_function, model, self.data, info)
         try:
@@ -130,7 +131,8 @@ class FunctionTrainer:
 
     def restore(self, samples: float | None, own: Mapping[str, Any]) -> None:
         """As after an earlier training."""
-        self.samples, self._counts = samples, dict(own)
+        self.samples = samples
+        self._counts = dict(own)
 
     def keep(self, model: object) -> None:
         """Take the entries that are not averaged from an example."""
@@ -143,8 +145,17 @@ class FunctionTrainer:
         return self.samples or samples_of(self.data) or 1
 
 
+_TAKES = {  # how each function is called, and with how many arguments at most
+    "train": ("train(model, data) or train(model, data, info)", 3),
+    "evaluate": ("evaluate(model, data) or evaluate(model, data, info)", 3),
+    "evaluate_central": ("evaluate_central(model) or evaluate_central(model, info)", 2),
+    "on_round": ("on_round(done), where `done` is a FinishedRound", 1),
+    "in_the_clear": ("in_the_clear(updates, start, info)", 3),
+}
+
+
 def require_functions(train: object, evaluate: object, **others: object) -> None:
-    """Before anything is done: all can be called with a model. A class would be made, not called."""
+    """Before anything is done: all can be called as they are going to be. A class would be made, not called."""
     for name, function in (("train", train), ("evaluate", evaluate), *others.items()):
         if name != "train" and function is None:
             continue
@@ -152,8 +163,28 @@ def require_functions(train: object, evaluate: object, **others: object) -> None
             raise SettingsError(
                 f"`{name}` is the class {function.__name__}; expected a function, or {function.__name__}(...)"
             )
+        words, most = _TAKES[name]
         if not callable(function):
-            raise SettingsError(f"`{name}` is a {type(function).__name__}; expected a function of a model and data")
+            raise SettingsError(f"`{name}` is of the type {type(function).__name__}; expected a function {words}")
+        if (needed := _needed(function, most)) is not None:
+            raise SettingsError(
+                f"`{name}` takes {needed or 'no argument'}; expected {words}; functools.partial binds what else it needs"
+            )
+
+
+def _needed(function: Callable[..., Any], most: int) -> str | None:
+    """What a function cannot be called without, if it cannot be called with one to so many arguments."""
+    try:
+        wanted = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # written in another language
+        return None
+    needed = [
+        one for one in wanted if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    ]
+    named = [one for one in needed if one.kind is one.KEYWORD_ONLY]
+    places = [one for one in wanted if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD, one.VAR_POSITIONAL)]
+    fits = places and len(needed) - len(named) <= most and all(one.name in ("data", "info") for one in named)
+    return None if fits else ", ".join(one.name for one in needed)
 
 
 def first_model(train: TrainFunction, data: object, info: TrainingInfo) -> Any:  # noqa: ANN401
@@ -295,7 +326,8 @@ def _weight(samples: Any) -> float:  # noqa: ANN401
 
 def units_for(weights: Sequence[float]) -> int:
     """What a weight of 1 is counted as: a power of ten by which all are whole, as far as the largest has no more units."""
-    largest, units = max(weights, default=1), 1
+    largest = max(weights, default=1)
+    units = 1
     while largest * units * 10 <= _MOST_UNITS and not all(_is_exact(weight, units) for weight in weights):
         units *= 10
     return units

@@ -13,8 +13,9 @@ from crowdfl.learning.datasets.csv_files import Beside
 from crowdfl.learning.datasets.data import Cut, Labels, Person, Split, Values, Windows, relabelled, standardised, valued
 from crowdfl.learning.datasets.sources import load_split
 from crowdfl.learning.features import Inputs, beside, features, features_per_window, scaled
-from crowdfl.learning.models.learner import Learner, SoftmaxLearner, Training
+from crowdfl.learning.models.learner import Learner, Training
 from crowdfl.learning.models.own_code import OwnLearner
+from crowdfl.learning.models.softmax import SoftmaxLearner
 from crowdfl.learning.models.torch_models import TorchLearner, built_in, convolutional, mlp, own_loss, own_module
 from crowdfl.settings import TrainingSettings, is_code
 
@@ -111,7 +112,8 @@ class Recipe(TrainingSettings):
             )
 
     def _own_learner(self, name: str) -> Learner:
-        shape, labels = self.input_shape, len(self.labels)
+        shape = self.input_shape
+        labels = len(self.labels)
         offered = {"inputs": self._inputs_told, "labels": labels, "seed": self.seed, "recipe": self}
         return OwnLearner.named(name, shape, labels, values=self.learns_values, offered=offered)
 
@@ -146,7 +148,9 @@ class Recipe(TrainingSettings):
 
     def adapt(self, split: Split) -> Split:
         """A person's windows with the task's labels or values, or what does not fit."""
-        name, found, wanted = split.train.name, split.train.windows.shape[1:], (self.window, self.width)
+        name = split.train.name
+        found = split.train.windows.shape[1:]
+        wanted = (self.window, self.width)
         if found != wanted:
             told = zip(("window", "channels"), found, wanted, strict=True)
             write = " and ".join(f"{key} = {have}" for key, have, want in told if have != want)

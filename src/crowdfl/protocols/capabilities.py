@@ -8,15 +8,15 @@ import numpy.typing as npt
 
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.crypto.shares.ring import Long
-from crowdfl.errors import ClaimRefused, FormatError
+from crowdfl.errors import FormatError
+from crowdfl.protocols.exchange import Exchange
 from crowdfl.protocols.party import KeyedParty
-from crowdfl.protocols.profile import Identity, TaskSpec, TrainFlat
+from crowdfl.protocols.profile import RoundWord, TaskSpec, TrainFlat
 from crowdfl.protocols.records import Look
 from crowdfl.reasons import Reason
 from crowdfl.settings import TaskSettings
 
 NO_REFERENCE = FormatError("this task takes no reference: its settings do not say `reference = true`")
-NO_CLAIMS = ClaimRefused("this task's profile has no way to prove an amount; use shares or hardened to pay claims")
 
 
 # Of a profile.
@@ -34,37 +34,41 @@ class DealsFiles(Protocol):
 
 
 @runtime_checkable
-class SizesClaims(Protocol):
-    """Participants can prove what they have earned."""
+class PaysOpenly(Protocol):
+    """A reward need not be hidden."""
 
-    def claim_bytes(self, settings: TaskSettings, rounds: int) -> int: ...  # of the longest claim of so many rounds
+    def pays_openly(self, settings: TaskSettings) -> bool:
+        """Whether anyone can compute what a round pays from CSP's record of it: then it is claimed as soon as it is rewarded.
+        Other amounts would tell servers more between rounds, and are claimed after the last."""
+
+
+@runtime_checkable
+class CountsRewarded(Protocol):
+    """CSP's records say who has earned something."""
+
+    def rewarded(
+        self, spec: TaskSpec, records: Look
+    ) -> Iterator[tuple[int, str]]: ...  # each round with everyone in it
+
+
+@runtime_checkable
+class ClosesRounds(Protocol):
+    """CSP takes no step of a task that its requester has cancelled, once SP has told it so."""
+
+    def cancellation(self, spec: TaskSpec, signing: SigningKey) -> bytes: ...  # the requester's word, a request to CSP
+
+    def check_cancellation(self, spec: TaskSpec, data: bytes) -> None:
+        """SP, before it takes an order: CSP will take this."""
 
 
 # Of the servers.
 
 
 @runtime_checkable
-class Enrols(Protocol):
-    """A server that knows participants by their certified keys."""
-
-    def enrol(self, identity: Identity) -> None: ...
-
-
-@runtime_checkable
-class ChecksSenders(Enrols, Protocol):
+class ChecksSenders(Protocol):
     """SP where uploads are signed: it takes those of people whom it knows."""
 
     def strangers(self, people: Collection[str]) -> Collection[str]: ...  # those to enrol before their uploads come
-
-
-@runtime_checkable
-class PaysClaims(Enrols, Protocol):
-    """SP where CSP attests claims; whoever claims is enrolled before."""
-
-    def claimant(self, claim: bytes) -> str: ...  # who says to have made this claim; nothing is checked yet
-    def paying(self, identity: Identity) -> "PaysClaims": ...  # to check one claim with: it knows nobody else
-    def check_claim(self, claim: bytes) -> str: ...  # whose claim it is; refuses what is not worth asking CSP about
-    def pay(self, claim: bytes, attestation: bytes) -> dict[int, int]: ...  # millionths to pay now, by round
 
 
 @runtime_checkable
@@ -91,6 +95,34 @@ class CarriesOver(Protocol):
 
     def carry_over(self) -> bytes | None:
         """After `publish`: what the next round needs of this one. Made again from the same uploads, it is the same bytes."""
+
+
+@runtime_checkable
+class HearsEnds(Protocol):
+    """SP where CSP signs what became of a round that was given up."""
+
+    def ask_end(self, round_number: int) -> tuple[bytes, int]: ...  # the question, and bytes of the longest answer
+
+    def is_opened(self, reply: bytes, round_number: int) -> bool:
+        """Whether CSP has opened its sum all the same; refuses what is not CSP's signed word about this round."""
+
+
+@runtime_checkable
+class ShowsRecord(Protocol):
+    """SP where those who may not read a round's average are shown CSP's record of it."""
+
+    def record_publication(self) -> bytes: ...  # after `publish`
+
+
+@runtime_checkable
+class HoldsAverage(Protocol):
+    """SP where a round may be averaged again, for late uploads, until its average is published."""
+
+    def hold(self) -> Exchange: ...  # average, and show it to nobody
+    def held(self) -> bytes: ...  # after `hold`: the encrypted average, and of which uploads it is
+
+    def take_held(self, held: bytes) -> bool:
+        """Go on with an average that was held; False if it is not of exactly the uploads that are in."""
 
 
 @runtime_checkable
@@ -134,17 +166,26 @@ class Refers(Protocol):
 class ReadsRecords(Protocol):
     """A participant where CSP signs a record of each round."""
 
+    @property
+    def record_key(self) -> bytes: ...  # what they are checked with
+
+    def standing_in(
+        self, record: bytes
+    ) -> Reason | None: ...  # why the own upload was left out, by a record that is kept
+
     def read_record(self, publication: bytes, round_number: int) -> tuple[bytes, Reason | None]:
         """Of the last round: the record, and why the own upload was left out, if it was."""
 
-    def record_in(self, envelope: bytes) -> bytes: ...  # where an envelope shows one; else nothing
+    def read_end(self, end: bytes, round_number: int) -> RoundWord:
+        """Of a round that SP has given up: CSP's signed word about it."""
 
 
 @runtime_checkable
-class MakesClaims(Protocol):
-    """A participant that can prove what it has earned."""
+class PaysByRecord(ReadsRecords, Protocol):
+    """A participant where CSP's record may say what a round pays."""
 
-    def claim(self) -> bytes: ...  # signed, for all rewards opened so far
+    def record_in(self, envelope: bytes) -> bytes: ...  # where an envelope shows one; else nothing
+    def reward_by(self, record: bytes) -> bytes | None: ...  # the envelope, where a record says what it pays
 
 
 @runtime_checkable
@@ -162,3 +203,5 @@ class ScalesDown(Protocol):
 
     @property
     def scaled(self) -> float | None: ...  # the factor by which it scaled the last update, if it was too long
+    @property
+    def length(self) -> float: ...  # of the last update, as it was sent

@@ -1,22 +1,42 @@
 """Claims: how a participant is paid without any server having seen its reward before.
 
 CSP keeps v_i = mu_i + m_i and a commitment to the mask m_i of each round, written once. To be paid, participant i signs the
-amount of every round together with its masks and salts; CSP checks commitments, amounts and that each lies within the round's
-budget, and attests one claim of each participant; SP pays each amount out of its round. Amounts become known to both servers
-then, and only then. Nothing here decrypts.
+amount of every round that it can claim so far, with its masks and salts; CSP checks commitments, amounts and that each lies
+within the round's budget. It attests each person and round once: what it attested stands, and a claim of some rounds forfeits
+none. Amounts become known to both servers then, and only then. Nothing here decrypts.
+
+Each attestation holds a statement for the payer: who has earned how much in all, and the newest place to pay it to. Its number
+is how many rounds are attested plus the counter of that place, and neither ever falls: of two statements the higher is newer.
+
+A CSP that was set back has lost what it kept. It believes its own signature: the claim shows what CSP signed of each reward
+that is hidden; where CSP's record of a round says what everyone has earned, SP has that record and shows it with the claim.
+What follows from the same claim is the same statement.
+
+In `paper` there are no masks: CSP opens what an amount is compared with (`protocols.paper.claims`).
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Protocol
 
+from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
 from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.sealing import ReaderKey, SigningKey, commit, seal_to, verify
-from crowdfl.errors import AlreadyPaid, ClaimRefused, MasksDoNotFit, RewardOutOfRange, SealBroken, WrongAmount
-from crowdfl.protocols.messages import Limits, Message
+from crowdfl.errors import (
+    ClaimRefused,
+    FormatError,
+    MasksDoNotFit,
+    OlderDestination,
+    RewardOutOfRange,
+    SealBroken,
+    WrongAmount,
+)
+from crowdfl.protocols.messages import LENGTH_BYTES, Limits, Message
 from crowdfl.protocols.records import Look
 from crowdfl.reasons import Reason
+from crowdfl.settings import TaskSettings
 
 
 class RewardEnvelope(Message, kind=18):
@@ -48,20 +68,33 @@ def seal_reward(
     return seal_to(reader, masked + signature, reward_context(context, who))
 
 
-_ATTESTED = b"crowdfl attestation 2"  # before a claim's hash: what CSP signs
+_ATTESTED = b"crowdfl attestation 3"  # before a claim's hash and its statement's: what CSP signs
 _LONGEST_AMOUNT = 128  # bits
-_TASK, _NAME, _SIGNATURE = 64, 20, 64  # bytes of a task's id, of a participant's name, of a signature
+_LONGEST_COUNTER = 32  # bits: of a destination's number
+_TASK, _NAME, _SIGNATURE, _HASH = (
+    64,
+    20,
+    64,
+    32,
+)  # bytes of a task's id, of a participant's name, of a signature, of a hash
+_ROOM = 4096  # bytes that any field of a message may have
 
 
 class Claim(Message, kind=19):
-    """A participant's signed claim: what it earned in which round, with the masks that prove it."""
+    """A participant's signed claim: what it has earned in which round, with the masks that prove it, and where to pay it."""
 
     task: str
     participant: str
-    rounds: tuple[int, ...]
+    rounds: tuple[int, ...]  # growing
     amounts: tuple[int, ...]  # millionths, round by round
-    masks: tuple[int, ...]
+    masks: tuple[int, ...]  # of a reward that is a ciphertext the integer as opened, in units of 10^-L
     salts: tuple[bytes, ...]
+    shown: tuple[
+        bytes, ...
+    ]  # of hidden rewards CSP's masked number with its signature, of a ciphertext its hash; else nothing
+    unused: tuple[int, ...]  # rounds, growing, of which it holds SP's receipt "unused": for SP alone, CSP attests none
+    destination: bytes  # the hash of the newest sealed one; empty: there is none
+    counter: int  # of that destination, from 1 on
     signature: bytes
 
     def __repr__(self) -> str:
@@ -70,14 +103,69 @@ class Claim(Message, kind=19):
     @property
     def statement(self) -> bytes:
         """What the participant signs: everything."""
-        return b"crowdfl claim 2" + replace(self, signature=b"").to_bytes()
+        return b"crowdfl claim 4" + replace(self, signature=b"").to_bytes()
+
+
+class ShownClaim(Message, kind=29):
+    """SP to CSP: a claim, and CSP's signed record of each of its rounds, for a CSP that has lost its own."""
+
+    claim: bytes
+    records: tuple[bytes, ...]
+
+    def __repr__(self) -> str:
+        return "ShownClaim(...)"
+
+
+class OpenedClaim(Message, kind=90, repr=False):
+    """SP to CSP: a claim, of each of its rounds the reward as the claimant was served it, and SP's half of the decryption of
+    that less the claimed integer."""
+
+    claim: bytes
+    mu: CipherVector
+    differences_1: PartialVector
+
+    def __repr__(self) -> str:
+        return "OpenedClaim(...)"
+
+
+class PayStatement(Message, kind=89, repr=False):
+    """CSP's signed word to the payer: what a participant has earned in all so far, and where to pay it."""
+
+    task: str
+    participant: str
+    sequence: int  # of two statements the higher is newer
+    total: int  # millionths
+    currency: str
+    destination: bytes  # the hash of the newest sealed one; empty: none is known
+    counter: int
+    signature: bytes
+
+    def __repr__(self) -> str:
+        return f"PayStatement({self.participant!r} of task {self.task!r})"
+
+    @property
+    def statement(self) -> bytes:
+        return b"crowdfl pay statement 1" + replace(self, signature=b"").to_bytes()
+
+    @classmethod
+    def open(cls, data: bytes, csp_key: bytes) -> "PayStatement":
+        """One that CSP has signed, with the key that signs its records."""
+        found = cls.from_bytes(data, Limits.plain())
+        verify(csp_key, found.statement, found.signature)
+        return found
 
 
 class Attestation(Message, kind=20):
-    """CSP's signed word that this very claim is true."""
+    """CSP's signed word that this very claim is true, and what follows from it for the payer."""
 
     claim: bytes  # its hash
+    statement: bytes  # a `PayStatement`
     signature: bytes
+
+    @property
+    def attested(self) -> bytes:
+        """What CSP signs."""
+        return _ATTESTED + self.claim + hashlib.sha256(self.statement).digest()
 
 
 class KeptReward(Message, kind=83, repr=False):
@@ -87,10 +175,25 @@ class KeptReward(Message, kind=83, repr=False):
     masked: int
 
 
-class KeptClaim(Message, kind=84):
-    """CSP's record of one person's claim: the hash of the one that it has attested."""
+class KeptClaim(Message, kind=84, repr=False):
+    """CSP's record of one person's claims: what it has attested, by round, and the newest destination."""
 
-    claim: bytes
+    rounds: tuple[int, ...] = ()
+    amounts: tuple[int, ...] = ()
+    destination: bytes = b""
+    counter: int = 0
+
+    @property
+    def sequence(self) -> int:
+        return len(self.rounds) + self.counter
+
+    def require_newest(self, claim: Claim) -> None:
+        """A destination that its owner has replaced is never attested again."""
+        if (claim.counter, claim.destination) != (self.counter, self.destination) and claim.counter <= self.counter:
+            raise OlderDestination(
+                f"{claim.participant} has said where to be paid anew, as number {self.counter}: claim with that one, or make "
+                "one with a higher number"
+            )
 
 
 @dataclass(frozen=True)
@@ -102,12 +205,31 @@ class Earned:
     budget: int
 
 
+def attested_amount(records: Look, who: str) -> int:
+    """Millionths that CSP has attested somebody in all."""
+    return sum((records.get(KeptClaim, who=who) or KeptClaim()).amounts)
+
+
+def is_all_attested(records: Look, rewarded: Iterable[tuple[int, str]]) -> bool:
+    """Whether nobody can claim anything new, by CSP's own records."""
+    attested: dict[str, frozenset[int]] = {}
+    for number, who in rewarded:
+        if who not in attested:
+            attested[who] = frozenset((records.get(KeptClaim, who=who) or KeptClaim()).rounds)
+        if number not in attested[who]:
+            return False
+    return True
+
+
 class KeptRewards(Protocol):
     """CSP's side, which knows by its records what was earned."""
 
     def reward(
         self, records: Look, round_number: int, who: str
     ) -> Earned | None: ...  # None too where the round is void
+
+    def shown(self, records: Look, round_number: int, who: str, commitment: bytes, signed: bytes) -> Earned | None:
+        """The same by what CSP has signed, where it has kept nothing of the round; None if this is not that."""
 
 
 @dataclass(frozen=True)
@@ -138,21 +260,52 @@ def open_reward(
     `SealBroken` or `BadSignature` for anything that CSP has not made for this participant, this round and this very mask.
     """
     body = reader.open(envelope.sealed, reward_context(context, who))
+    v = signed_reward(body, csp_key, context, who, commit(envelope.mask, envelope.salt), form)
+    return int((v - envelope.mask) % form.n)
+
+
+def signed_reward(body: bytes, csp_key: bytes, context: bytes, who: str, commitment: bytes, form: RewardForm) -> int:
+    """CSP's masked number, from what it has signed of a reward."""
     v, signature = body[: form.width], body[form.width :]
     if len(v) != form.width:
         raise SealBroken("this envelope holds no reward")
-    verify(csp_key, reward_statement(context, who, commit(envelope.mask, envelope.salt), v), signature)
-    return int((int.from_bytes(v, "big") - envelope.mask) % form.n)
+    verify(csp_key, reward_statement(context, who, commitment, v), signature)
+    return int.from_bytes(v, "big")
 
 
 def make_claim(
-    task: str, who: str, amounts: Mapping[int, int], envelopes: Mapping[int, RewardEnvelope], signing: SigningKey
+    task: str,
+    who: str,
+    amounts: Mapping[int, int],
+    envelopes: Mapping[int, RewardEnvelope],
+    shown: Mapping[int, bytes],
+    signing: SigningKey,
+    beside: "Beside | None" = None,
 ) -> Claim:
-    rounds = tuple(sorted(amounts))
+    """`shown` has what CSP has signed of hidden rewards, by round."""
+    rounds, beside = tuple(sorted(amounts)), beside or Beside()
     masks = tuple(envelopes[number].mask for number in rounds)
     salts = tuple(envelopes[number].salt for number in rounds)
-    claim = Claim(task, who, rounds, tuple(amounts[number] for number in rounds), masks, salts, b"")
+    signed = tuple(shown.get(number, b"") for number in rounds)
+    earned, unused = tuple(amounts[number] for number in rounds), tuple(sorted(beside.unused))
+    where = beside.destination, beside.counter
+    claim = Claim(task, who, rounds, earned, masks, salts, signed, unused, *where, b"")
     return replace(claim, signature=signing.sign(claim.statement))
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What a claim says beside what was earned: rounds that SP owes something for, and where to pay."""
+
+    unused: Sequence[int] = ()
+    destination: bytes = b""
+    counter: int = 0
+
+
+def limits_of(form: RewardForm, rounds: int) -> Limits:
+    """Of a claim: it names each round of its task once at most."""
+    each = LENGTH_BYTES + max(form.width + _SIGNATURE, _LONGEST_AMOUNT // 8)
+    return Limits(None, 0, max_entries=rounds, longest=_ROOM + rounds * each)
 
 
 def longest(key_bits: int, last: int, rounds: int) -> int:
@@ -164,83 +317,169 @@ def longest(key_bits: int, last: int, rounds: int) -> int:
 def _longest(key_bits: int, last: int, count: int) -> Claim:
     amounts, masks = (2**_LONGEST_AMOUNT - 1,) * count, (2**key_bits - 1,) * count
     salts, signature = (bytes(SEED_BYTES),) * count, bytes(_SIGNATURE)
-    return Claim("0" * _TASK, "0" * _NAME, (last,) * count, amounts, masks, salts, signature)
+    shown = (bytes(-(-key_bits // 8) + _SIGNATURE),) * count
+    where = bytes(_HASH), 2**_LONGEST_COUNTER - 1  # a round is in it as earned or as unused; earned is longer
+    return Claim("0" * _TASK, "0" * _NAME, (last,) * count, amounts, masks, salts, shown, (), *where, signature)
+
+
+class ClaimedTask(Protocol):
+    """What claims need to know of a task."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def settings(self) -> TaskSettings: ...
 
 
 @dataclass
-class ClaimsCsp:
-    """CSP's side: compare a claim with what was kept, attest one of each participant."""
+class AttestingCsp:
+    """CSP's side: attest each person and round once."""
 
-    task: str
-    kept: KeptRewards
+    spec: ClaimedTask
     form: RewardForm
-    limits: Limits
     signing: SigningKey = field(repr=False)
     participants: Mapping[str, bytes] = field(repr=False)
 
+    def checked(self, records: Look, request: bytes) -> tuple[Claim, KeptClaim]:
+        """A claim that its owner has signed, and what was attested before."""
+        claim = Claim.from_bytes(request, limits_of(self.form, self.spec.settings.rounds))
+        _check_claimant(claim, self.spec.name, self.participants)
+        before = records.get(KeptClaim, who=claim.participant) or KeptClaim()
+        before.require_newest(claim)
+        return claim, before
+
+    def attest(
+        self, records: Look, claim: Claim, before: KeptClaim, earned: Callable[[int], int | None]
+    ) -> Attestation:
+        """`earned`: millionths at a place of the claim that was not attested before; None if that is no amount of its round."""
+        who, attested = claim.participant, dict(zip(before.rounds, before.amounts, strict=True))
+        for place, (number, amount) in enumerate(zip(claim.rounds, claim.amounts, strict=True)):
+            found = attested[number] if number in attested else earned(place)
+            if found != amount:  # one error for all: which it is depends on what nobody else may know
+                raise WrongAmount(f"{who} claims another amount than it has earned")
+            attested[number] = amount
+        rounds = tuple(sorted(attested))
+        now = KeptClaim(rounds, tuple(attested[number] for number in rounds), claim.destination, claim.counter)
+        if now != before:
+            records.put(now, who=who)
+        return self._attestation(claim, now)
+
+    def _attestation(self, claim: Claim, now: KeptClaim) -> Attestation:
+        said = PayStatement(
+            self.spec.name,
+            claim.participant,
+            now.sequence,
+            sum(now.amounts),
+            self.spec.settings.currency,
+            now.destination,
+            now.counter,
+            b"",
+        )
+        statement = replace(said, signature=self.signing.sign(said.statement)).to_bytes()
+        found = Attestation(_digest(claim), statement, b"")
+        return replace(found, signature=self.signing.sign(found.attested))
+
+
+@dataclass
+class ClaimsCsp(AttestingCsp):
+    """Of rewards under masks: compare a claim with what was kept."""
+
+    kept: KeptRewards
+
     def answer(self, records: Look, request: bytes) -> Attestation:
-        claim = Claim.from_bytes(request, self.limits)
-        who = claim.participant
-        _check_claimant(claim, self.task, self.participants)
-        for number, amount, mask, salt in zip(claim.rounds, claim.amounts, claim.masks, claim.salts, strict=True):
-            kept = self.kept.reward(records, number, who)
-            if kept is None:
-                raise MasksDoNotFit(f"no reward of {who} is kept for round {number}")
-            if commit(mask, salt) != kept.commitment:
-                raise MasksDoNotFit(f"the mask shown for {who} is not the one committed to")
-            try:
-                earned = self.form.payable(int((kept.masked - mask) % self.form.n), kept.budget)
-            except RewardOutOfRange:
-                earned = None
-            if earned != amount:  # one error for both: which of the two it is depends on what nobody else may know
-                raise WrongAmount(f"{who} claims an amount that the masks shown do not make")
-        name, before = _digest(claim), records.get(KeptClaim, who=who)
-        if before is not None and before.claim != name:
-            raise ClaimRefused(f"another claim of {who} was attested already: send that one again")
-        records.put(KeptClaim(name), who=who)
-        return Attestation(name, self.signing.sign(_ATTESTED + name))
+        signed: tuple[bytes, ...] = ()
+        if Message.kind_of(request) == ShownClaim.kind:
+            whole = ShownClaim.from_bytes(request, Limits(None, 0, len(request), longest=len(request)))
+            request, signed = whole.claim, whole.records
+        claim, before = self.checked(records, request)
+
+        def earned(place: int) -> int | None:
+            return self._earned(records, claim, place, signed[place] if place < len(signed) else b"")
+
+        return self.attest(records, claim, before, earned)
+
+    def _earned(self, records: Look, claim: Claim, place: int, signed: bytes) -> int | None:
+        """What the masks shown make of a round that was not attested before; None if that is no amount of the round's."""
+        who, number, mask, salt = claim.participant, claim.rounds[place], claim.masks[place], claim.salts[place]
+        signed = claim.shown[place] or signed
+        kept = self.kept.reward(records, number, who)
+        if kept is None and signed:
+            kept = self.kept.shown(records, number, who, commit(mask, salt), signed)
+        if kept is None:
+            raise MasksDoNotFit(f"no reward of {who} is kept for round {number}")
+        if commit(mask, salt) != kept.commitment:
+            raise MasksDoNotFit(f"the mask shown for {who} is not the one committed to")
+        try:
+            return self.form.payable(int((kept.masked - mask) % self.form.n), kept.budget)
+        except RewardOutOfRange:
+            return None
+
+
+@dataclass(frozen=True)
+class Attested:
+    """What CSP has attested of a claim: millionths by round, and its word to the payer."""
+
+    claim: Claim
+    amounts: Mapping[int, int]
+    statement: PayStatement
 
 
 @dataclass
 class ClaimsSp:
-    """SP's side: pay an attested claim once."""
+    """SP's side: refuse what is not worth asking CSP about, and whatever CSP did not attest."""
 
-    task: str
+    spec: ClaimedTask
     csp_key: bytes
     participants: Mapping[str, bytes]
     limits: Limits
-    paid: set[str] = field(default_factory=set)
 
     def check(self, request: bytes) -> Claim:
         claim = Claim.from_bytes(request, self.limits)
-        _check_claimant(claim, self.task, self.participants)
-        if claim.participant in self.paid:
-            raise AlreadyPaid(f"{claim.participant} was paid for task {self.task} already")
+        _check_claimant(claim, self.spec.name, self.participants)
         return claim
 
-    def pay(self, request: bytes, reply: bytes) -> dict[int, int]:
-        """Millionths to pay now, by round, once CSP has attested this claim."""
+    def attested(self, request: bytes, reply: bytes) -> Attested:
         claim = self.check(request)
-        attestation = Attestation.from_bytes(reply, self.limits)
+        attestation = Attestation.from_bytes(reply, Limits.plain())
         if attestation.claim != _digest(claim):
             raise ClaimRefused("the attestation is of another claim")
-        verify(self.csp_key, _ATTESTED + attestation.claim, attestation.signature)
-        self.paid.add(claim.participant)
-        return dict(zip(claim.rounds, claim.amounts, strict=True))
+        verify(self.csp_key, attestation.attested, attestation.signature)
+        said = PayStatement.open(attestation.statement, self.csp_key)
+        of_claim = (claim.task, claim.participant, self.spec.settings.currency, claim.destination, claim.counter)
+        if (said.task, said.participant, said.currency, said.destination, said.counter) != of_claim:
+            raise ClaimRefused("what CSP says to the payer is not of this claim")
+        if said.total < sum(claim.amounts) or said.sequence < len(claim.rounds) + claim.counter:
+            raise ClaimRefused("CSP says less to the payer than it attests")
+        return Attested(claim, dict(zip(claim.rounds, claim.amounts, strict=True)), said)
 
 
 def _check_claimant(claim: Claim, task: str, participants: Mapping[str, bytes]) -> None:
-    if not len(claim.rounds) == len(claim.amounts) == len(claim.masks) == len(claim.salts):
-        raise ClaimRefused("rounds, amounts, masks and salts differ in number")
-    if len(set(claim.rounds)) != len(claim.rounds):
-        raise ClaimRefused("a round is claimed twice")
+    if not len(claim.rounds) == len(claim.amounts) == len(claim.masks) == len(claim.salts) == len(claim.shown):
+        raise ClaimRefused("rounds, amounts, masks, salts and what is shown differ in number")
+    if not _grows(claim.rounds) or not _grows(claim.unused) or set(claim.rounds) & set(claim.unused):
+        raise ClaimRefused("a round is claimed twice, or out of order")
     if any(amount.bit_length() > _LONGEST_AMOUNT for amount in claim.amounts):  # Python would not write it in decimal
         raise WrongAmount("the amount claimed is longer than any sum of money")
+    is_named = len(claim.destination) == _HASH and 1 <= claim.counter < 2**_LONGEST_COUNTER
+    if not is_named and (claim.destination, claim.counter) != (b"", 0):
+        raise ClaimRefused("a destination has a hash and a number, from 1 on")
     if claim.task != task:
         raise ClaimRefused(f"a claim of task {claim.task!r} at task {task!r}")
     if claim.participant not in participants:
         raise ClaimRefused(f"{claim.participant!r} took no part in task {task!r}")
     verify(participants[claim.participant], claim.statement, claim.signature)
+
+
+def _grows(rounds: Sequence[int]) -> bool:
+    return all(one < another for one, another in pairwise(rounds))
+
+
+def is_claim(request: bytes, *kinds: type[Message]) -> bool:
+    """Of a request to CSP, one of these kinds or of any; all others are steps of rounds."""
+    try:
+        return Message.kind_of(request) in [kind.kind for kind in kinds or (Claim, ShownClaim, OpenedClaim)]
+    except FormatError:
+        return False
 
 
 def _digest(claim: Claim) -> bytes:

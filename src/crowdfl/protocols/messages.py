@@ -86,7 +86,9 @@ class Message:
             raise UnsupportedVersion(f"a message of version {version}; this program speaks version {_VERSION}")
         if kind != cls.kind:
             raise FormatError(f"a message of kind {kind} where {cls.__name__} is expected")
-        view, place, bodies = memoryview(data), _HEADER.size, {}
+        view = memoryview(data)
+        place = _HEADER.size
+        bodies = {}
         for part in fields(cls):
             bodies[part.name], place = _next(view, place, longest)
         if place != len(data):

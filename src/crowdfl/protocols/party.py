@@ -8,11 +8,11 @@ from functools import reduce
 from typing import Any
 
 from crowdfl.crypto.blocks import Block, as_mpz
+from crowdfl.crypto.coins import Coins
 from crowdfl.crypto.compute import Backend, Kernel, Progress, default_backend
 from crowdfl.crypto.paillier import kernels, vector
 from crowdfl.crypto.paillier.pctd import FreshRandomizers, KeyShare, PublicKey, RandomizerSource
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector, Unchecked
-from crowdfl.crypto.randomness import Coins
 from crowdfl.errors import CrowdFLError, InvalidKey
 from crowdfl.protocols.messages import Limits, Message
 
@@ -54,7 +54,8 @@ class Costs:
     @contextmanager
     def continuing(self, protocol: str) -> Iterator[None]:
         """A later step of runs that `inside` has counted already."""
-        before, self._scope = self._scope, protocol
+        before = self._scope
+        self._scope = protocol
         try:
             yield
         finally:

@@ -4,7 +4,7 @@ Prepare an update, add an update, publish, read, reward, claim. SP's long steps 
 bytes and are sent CSP's replies to come, so that a function call, a queue or HTTP can carry them, and the two may work at once.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Flag, auto
 from operator import index
@@ -18,6 +18,8 @@ from crowdfl.crypto.paillier.budget import WidthBudget
 from crowdfl.crypto.paillier.pctd import KeyShare, PublicKey
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
 from crowdfl.errors import CrowdFLError, NothingToContribute, SlotOverflow
+from crowdfl.privacy import AverageNoise
+from crowdfl.protocols.claims import Attested, Beside, Claim
 from crowdfl.protocols.exchange import Exchange, Observer, ReplyForm, Silent
 from crowdfl.protocols.party import KeyedParty, Party
 from crowdfl.protocols.records import Look, Outcome
@@ -56,6 +58,7 @@ class Average:
     stepped: npt.NDArray[np.float64] | None = None
     state: str | None = None
     record: bytes = b""  # CSP's signed record of the round, of a profile that has one
+    noise: AverageNoise | None = None  # of a task with `epsilon`
 
     @property
     def model(self) -> npt.NDArray[np.float64]:
@@ -70,10 +73,10 @@ class TaskSpec:
     name: str
     settings: TaskSettings
     parameters: int
-    requester: bytes = field(default=b"", kw_only=True)  # its key, which signs references
+    requester: bytes = field(default=b"", kw_only=True)  # its key, which signs references and orders
 
     def task(self, public: PublicKey) -> "KeyedTask":
-        return KeyedTask(self.name, self.settings, self.parameters, public)
+        return KeyedTask(self.name, self.settings, self.parameters, public, requester=self.requester)
 
     def context(self, round_number: int) -> bytes:
         """What a round's sealed messages are bound to."""
@@ -100,6 +103,7 @@ class Dealing:
     requester: bytes
     participant: bytes
     source: bytes = b""
+    csp_key: bytes = b""  # what CSP's signatures are checked with; none, if it signs nothing
 
     def __repr__(self) -> str:
         return f"Dealing({self.fingerprint.hex()[:16]}, secret)"
@@ -112,6 +116,9 @@ class Identity:
     who: str
     signing: bytes
     reading: bytes
+    place: str = field(
+        default="", compare=False
+    )  # the number of its invitation, which a person's devices have in common
 
 
 class RoleProtocol(Protocol):
@@ -121,6 +128,15 @@ class RoleProtocol(Protocol):
     def party(self) -> Party: ...
     @property
     def fingerprint(self) -> bytes: ...  # of the dealing that this side's bundle is from
+
+
+@dataclass(frozen=True)
+class RoundWord:
+    """What CSP's signed word says of a participant in a round without a model."""
+
+    standing: Reason | None  # why its upload was left out, if it was
+    shown: bool  # whether CSP has shown SP whether it is within the bounds
+    record: bytes = field(default=b"", repr=False)  # of a sum that was opened all the same
 
 
 class ReaderProtocol(RoleProtocol, Protocol):
@@ -139,6 +155,10 @@ class ParticipantProtocol(ReaderProtocol, Protocol):
         """An upload; `weights` is the trained model, whatever the profile sends of it."""
 
     def open_reward(self, envelope: bytes, round_number: int) -> int: ...  # in millionths
+    def claim(self, beside: Beside | None = None) -> bytes: ...  # signed, for all rewards opened so far
+
+    @property
+    def csp_key(self) -> bytes: ...  # with which CSP signs what it says about the task
 
 
 @dataclass(frozen=True)
@@ -149,7 +169,21 @@ class SpRecord:
     round: bytes = field(default=b"", repr=False)
 
 
-class SpProtocol(RoleProtocol, Protocol):
+class ChecksClaims(Protocol):
+    """SP's half of a claim; it knows the claimant."""
+
+    def claimant(self, claim: bytes) -> str: ...  # who says to have made this claim; nothing is checked yet
+    def check_claim(self, claim: bytes) -> Claim: ...  # refuses what is not worth asking CSP about
+    def claim_request(
+        self, claim: bytes, served: Callable[[], Mapping[int, bytes]]
+    ) -> bytes: ...  # to CSP; `served` looks up what the claimant was served, by round
+    def shown_claim(
+        self, claim: bytes, envelopes: Mapping[int, bytes]
+    ) -> bytes: ...  # the same for a CSP that was set back
+    def attested(self, claim: bytes, attestation: bytes) -> Attested: ...  # refuses what CSP did not attest
+
+
+class SpProtocol(RoleProtocol, ChecksClaims, Protocol):
     """What the sensing platform does."""
 
     record: SpRecord
@@ -159,6 +193,9 @@ class SpProtocol(RoleProtocol, Protocol):
     stages: Sequence[Stage]
     """In the order that lets each cost what it is: what the other one takes over from it is computed once."""
 
+    @property
+    def csp_key(self) -> bytes: ...  # with which CSP signs what it says about the task
+    def enrol(self, identity: Identity) -> None: ...  # somebody by its certified keys
     def open_round(self, round_number: int) -> None: ...  # with nothing in it
 
     def upload_bytes(self) -> int: ...  # the size of an upload of this task
@@ -183,11 +220,15 @@ class SpProtocol(RoleProtocol, Protocol):
     def reward(self, payment: int) -> Exchange: ...  # those who are in, with CSP, for `envelopes`; before `publish`
     def publication(self) -> bytes: ...  # what readers are served
     def envelopes(self) -> Mapping[str, bytes]: ...  # what each participant is served
+    def paying(self, identity: Identity) -> ChecksClaims: ...  # to check one claim with: it knows nobody else
 
 
 class CspProtocol(RoleProtocol, Protocol):
     """What the computation server does: it answers."""
 
+    @property
+    def task_key(self) -> SigningKey: ...  # what it signs with
+    def enrol(self, identity: Identity) -> None: ...  # somebody by its certified keys
     def answer(self, records: Look, request: bytes) -> Outcome: ...  # by the records as they stand
 
 
@@ -201,10 +242,6 @@ class Profile(Protocol):
     def most_unshown(self) -> float:
         """Rounds that took an upload of a participant's and that no record shows: after so many it takes no further part."""
 
-    @property
-    def goes_on_restored(self) -> bool:
-        """Whether a task can go on when SP has lost what it decided since a backup."""
-
     def audience(self, *, final: bool) -> Audience:
         """Whom a round's publication serves; the requester's own is made of the last round, once more if need be."""
 
@@ -213,6 +250,15 @@ class Profile(Protocol):
 
     def explain(self, settings: TaskSettings, parameters: int) -> str:
         """The widths, chances and bounds of a task that `check` accepts, for people."""
+
+    def claim_bytes(self, settings: TaskSettings, rounds: int) -> int: ...  # of the longest claim of so many rounds
+
+    def claims_bundle(self, bundle: bytes) -> bytes: ...  # CSP's, without all that only steps need
+    def attesting_key(self, bundle: bytes) -> SigningKey: ...  # of either
+
+    def close_steps(self, spec: TaskSpec, records: Look) -> Collection[int]:
+        """After the last round, take out of CSP's records what only steps need; the kinds of those that claims need, all others
+        are erased."""
 
     def deal(self, spec: TaskSpec, *, insecure_test_key: bool) -> Dealing: ...
     def sp(self, spec: TaskSpec, bundle: bytes, tools: "Tools") -> SpProtocol: ...

@@ -52,12 +52,10 @@ class RecordSource(Protocol):
 
 
 class Look:
-    """What one request has read, and what it sets. `restored`: the records come from a backup. `fresh` draws secret bytes."""
+    """What one request has read, and what it sets. `fresh` draws secret bytes."""
 
-    def __init__(
-        self, source: RecordSource, *, restored: bool = False, fresh: Callable[[int], bytes] = secret_bytes
-    ) -> None:
-        self._source, self.restored, self.fresh = source, restored, fresh
+    def __init__(self, source: RecordSource, *, fresh: Callable[[int], bytes] = secret_bytes) -> None:
+        self._source, self.fresh = source, fresh
         self.read: dict[Place, int] = {}  # by place, the revision
         self.written: dict[Place, bytes | None] = {}  # None: it is erased
         self.files: dict[tuple[int, str], bytes] = {}  # to be written before the records that name them
@@ -105,7 +103,6 @@ class AnsweringSide(Protocol):
 class MemoryRecords:
     """Records and answers that last as long as the process, kept as a store keeps them."""
 
-    restored: bool = False
     fresh: Callable[[int], bytes] = field(default=secret_bytes, repr=False)
     records: dict[Place, Standing] = field(default_factory=dict, repr=False)
     files: dict[tuple[int, str], bytes] = field(default_factory=dict, repr=False)
@@ -119,14 +116,14 @@ class MemoryRecords:
 
     def copy(self) -> "MemoryRecords":
         """As they stand, without the answers."""
-        return MemoryRecords(self.restored, self.fresh, dict(self.records), dict(self.files))
+        return MemoryRecords(self.fresh, dict(self.records), dict(self.files))
 
     def answer(self, side: AnsweringSide, request: bytes) -> bytes:
         if request in self.answers:
             return self.answers[request]
         outcome = None
         while outcome is None:
-            look = Look(self, restored=self.restored, fresh=self.fresh)
+            look = Look(self, fresh=self.fresh)
             outcome = side.answer(look, request)
             self.set(look)
         if isinstance(outcome, CrowdFLError):

@@ -8,8 +8,8 @@ Whoever measures gives an `Observer` (`crowdfl.protocols.exchange`) and never ne
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from crowdfl.errors import RoundEnded
-from crowdfl.protocols.capabilities import CarriesOver, LeavesOut
+from crowdfl.errors import RoundEnded, SettingsError
+from crowdfl.protocols.capabilities import CarriesOver, HoldsAverage, LeavesOut
 from crowdfl.protocols.exchange import Ask, Exchange, Observer, run_exchange
 from crowdfl.protocols.profile import SpProtocol
 from crowdfl.reasons import Reason
@@ -41,6 +41,24 @@ class AggregationRound:
         self._run(self.sp.publish(final=final))
         with self.observer.working("SP"):
             return self.sp.publication()
+
+    def hold(self) -> bytes:
+        """The average, encrypted, to be shown to nobody yet."""
+        self.check()
+        self.observer.begin("average")
+        sp = self._holding()
+        self._run(sp.hold())
+        with self.observer.working("SP"):
+            return sp.held()
+
+    def take_held(self, held: bytes) -> bool:
+        """Go on with it; False if it is not of exactly the uploads that are in."""
+        return self._holding().take_held(held)
+
+    def _holding(self) -> HoldsAverage:
+        if not isinstance(self.sp, HoldsAverage):
+            raise SettingsError("this task's profile publishes what it averages, and averages nothing twice")
+        return self.sp
 
     def reward(self, payment: int) -> Mapping[str, bytes]:
         """An envelope for each of those who are in; `payment` in millionths."""

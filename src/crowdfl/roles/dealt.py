@@ -60,7 +60,8 @@ def round_of(definition: Definition, file: int) -> int:
 
 def dealt_words(definition: Definition) -> str:
     """What a task is dealt, for people: nothing is said of a task that is dealt no files."""
-    sizes, rounds = dealt_sizes(definition), definition.settings.rounds
+    sizes = dealt_sizes(definition)
+    rounds = definition.settings.rounds
     each = (
         f"{role.upper()} {_megabytes(size)} a round, {_megabytes(size * rounds)} in all" for role, size in sizes.items()
     )
@@ -96,7 +97,8 @@ class DealtFiles:
             raise DealtMaterialDamaged(
                 f"file {number} of what KGC dealt is not here any more: its round cannot be computed"
             ) from None
-        kept, hashed = KeptFile(file, _HASH), self._hasher(definition.task, number)
+        kept = KeptFile(file, _HASH)
+        hashed = self._hasher(definition.task, number)
         for start in range(0, len(kept), _PIECE):
             hashed.update(kept[start : start + _PIECE])
         if kept.head != hashed.digest():

@@ -1,5 +1,6 @@
 """A task from what its requester has written: its definition, what follows from the settings, and what to warn about."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from crowdfl.documents.signed import Definition
 from crowdfl.documents.task_summary import plan_lines, reward_lines, text_lines
+from crowdfl.effects import nothing_words, require_effect, require_training_effect
 from crowdfl.errors import SettingsError
 from crowdfl.learning.datasets import supplied as watch
 from crowdfl.learning.models.learner import Learner
@@ -19,17 +21,30 @@ from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.dealt import dealt_words
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS
 from crowdfl.settings import (
+    DAY,
     AskerSettings,
     ConsentSettings,
     PlanSettings,
     TaskFile,
     TaskSettings,
     TextsSettings,
-    require_claim_window,
 )
+from crowdfl.task_tables import OWN_SETTINGS, flat_settings
 
+_CLAIM_WINDOW = 7 * DAY  # where a task that pays says none: a phone that is off for some days still claims
 _LARGE_RATE = 0.2  # of all steps but fedavgm: these are about as long as its rate
 
+# What a person decides: `crowdfl task new` prints it, and the wizard asks for it first. By the section of a task file.
+DECIDED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "task": ("purpose", "terms", "readers"),
+        "who": ("name",),
+        "settings": ("min_participants", "max_participants", "rounds", "window", "budget"),
+        "profile": ("weighting", "max_norm"),
+        "plan": ("enrol_until",),
+        "training": ("labels", "channels"),
+    }
+)
 # What a task of the watch data says where the defaults do not do: `crowdfl task new` prints it.
 WATCH_TASK: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -37,14 +52,11 @@ WATCH_TASK: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "purpose": "Recognise which exercise the wearer of a watch is doing",
             "terms": "Windows of sensor data stay on your device. Only a protected model leaves it.",
             "readers": "The requester reads every average; participants read every one but the last.",
-            "claim_window": 604800.0,
         },
         "settings": {
             "max_participants": 10,
-            "max_samples": 1000,
             "weighting": "equal",
             "max_norm": 10.0,
-            "strategy": "retransmit",
             "min_participants": LEAST_PARTICIPANTS,  # or phones would refuse the task
             "rounds": 3,
             "budget": "36.00",
@@ -58,7 +70,6 @@ def defined(
     place: object,
     found: dict[str, Any],
     module: str | None = None,
-    min_claim_window: float = 0.0,
     *,
     learner: str | None = None,
     loss: str | None = None,
@@ -70,10 +81,12 @@ def defined(
     arrays to start from; with learner = "own" and no code named, they say what the model is.
     """
     task = TaskFile.parse(found, place)
-    settings = TaskSettings.parse(task.settings, f"{place}, [settings]")
-    if settings.budget is not None:
-        require_claim_window(task.claim_window, min_claim_window)
+    settings, given = _settings(task, place)
+    claim_window = _CLAIM_WINDOW if task.claim_window is None else task.claim_window
+    if settings.budget is None and task.claim_window is not None:
+        raise SettingsError(nothing_words("claim_window", "a `budget`"))
     recipe = Recipe.parse(task.training, f"{place}, [training]")
+    require_training_effect(recipe, task.training)
     if recipe.learner == "own" and initial is not None and learner is None:
         shape, weights = ModelShape.of(initial), list(initial.values())
     elif recipe.learner == "own" and not (learner or recipe.module):
@@ -87,14 +100,27 @@ def defined(
         language: TextsSettings.parse(_table(found, language), f"{place}, [texts.{language}]")
         for language, found in task.texts.items()
     }
+    plan = PlanSettings.parse(task.plan, f"{place}, [plan]").require(settings)
+    require_effect(settings, given, plan=plan)
     more: dict[str, Any] = {
-        "plan": PlanSettings.parse(task.plan, f"{place}, [plan]").require(settings),
+        "plan": plan,
         "who": AskerSettings.parse(task.who, f"{place}, [who]"),
         "consent": ConsentSettings.parse(task.consent, f"{place}, [consent]"),
     }
     words = task.purpose, task.terms, task.readers
-    about = float(task.claim_window), task.training
+    about = 0 if settings.budget is None else math.ceil(claim_window), task.training
     return Definition(*words, shape, settings, *about, language=task.language, texts=texts, **more), weights
+
+
+def _settings(task: TaskFile, place: object) -> tuple[TaskSettings, dict[str, Any]]:
+    """And what was given of them."""
+    tables = {name: getattr(task, name) for name in OWN_SETTINGS}
+    try:
+        flat = flat_settings(task.settings, tables)
+    except SettingsError as wrong:
+        raise SettingsError(f"{place}: {wrong}") from None
+    settings = TaskSettings.parse(flat, f"{place}, [settings] and [{flat['profile']}]")
+    return settings, {name: value for name, value in flat.items() if name != "profile"}
 
 
 def _table(found: object, name: str) -> dict[str, Any]:
@@ -156,9 +182,9 @@ def warnings(definition: Definition) -> list[str]:
 def invitation_warning(definition: Definition, invited: int) -> str:
     """Of a trial that many are invited to: it does not wait for them."""
     plan, least = definition.plan, definition.settings.min_participants
-    if invited <= least or plan.start_at or plan.start_with or plan.enrol_until or plan.closes == "deadline":
+    if invited <= least or plan.start_at or plan.start_with or plan.closes == "deadline":
         return ""
     return (
         f"this task has no plan: its rounds run as soon as {least} people have joined and sent, and whoever joins later may "
-        "find it over. `start_with`, `enrol_until` and `closes` of [plan] wait for people"
+        "find it over. `start_with`, `start_at` and `closes` of [plan] wait for people"
     )

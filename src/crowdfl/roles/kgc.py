@@ -6,31 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.documents.signed import (
-    Appointment,
-    Certificate,
-    Definition,
-    EnrolmentEnd,
-    EnrolmentRequest,
-    Invitation,
-    participant_name,
-)
-from crowdfl.errors import (
-    EnrolmentOver,
-    Forbidden,
-    InvitationRefused,
-    NotReady,
-    RoundsExhausted,
-    TaskNotRunning,
-    UnknownTask,
-)
+from crowdfl.documents.invitations import Certificate, EnrolmentRequest, Invitation
+from crowdfl.documents.signed import Appointment, Definition, EnrolmentEnd
+from crowdfl.errors import Forbidden, InvitationRefused, NotReady, RoundsExhausted, TaskNotRunning, UnknownTask
 from crowdfl.protocols.capabilities import DealsFiles
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.dealt import file_sizes
 from crowdfl.roles.limits import TaskBounds
 from crowdfl.roles.participant.enrolment import Enrolled
 from crowdfl.roles.ports import Blobs, Clock, KgcStore, replace_blob
-from crowdfl.roles.records import NOT_OPEN, StoredTask
+from crowdfl.roles.records import StoredTask, UsedInvitation, require_in_time
 from crowdfl.roles.retention import BUNDLES, OVER, SOURCE, require_not_ended
 
 _DEALT = ("sp", "csp")
@@ -66,7 +51,7 @@ class Kgc:
             with contextlib.suppress(UnknownTask):
                 require_not_ended(self.store.task(task))  # or other keys would be made under the same name
             if not self.bundles.has(f"{task}.dealt"):
-                self.bounds.require(opened)  # before keys are made, which takes long
+                self.bounds.require(opened, self.clock.now())  # before keys are made, which takes long
                 self._deal(opened)
         appointment = self.bundles.get(f"{task}.appointment").decode()
         self.store.add_task(StoredTask(task, definition, appointment, "open"))
@@ -79,7 +64,9 @@ class Kgc:
         # All of them, or the next try deals afresh: nobody has seen any of them before `dealt` is there.
         bundles = {role: getattr(dealing, role) for role in BUNDLES}
         bundles |= {SOURCE: dealing.source} if dealing.source else {}
-        bundles["appointment"] = Appointment(task, dealing.fingerprint.hex()).sign(self.signing).encode()
+        bundles["appointment"] = (
+            Appointment(task, dealing.fingerprint.hex(), dealing.csp_key.hex()).sign(self.signing).encode()
+        )
         for name, bundle in bundles.items():
             replace_blob(self.bundles, f"{task}.{name}", bundle)
         self.bundles.put(f"{task}.dealt", b"")
@@ -131,33 +118,24 @@ class Kgc:
         """Certify the keys of an invitation's holder, once per invitation; an `Enrolled`, sealed to the reading key."""
         stored = self.store.task(task)
         definition = stored.opened
-        opened = Invitation.open(invitation, definition.requester)
-        if opened.task != task:
-            raise InvitationRefused("this invitation is for another task")
+        opened = Invitation.open_in(invitation, definition)
         require_not_ended(stored)
         if stored.state != "open":
             raise TaskNotRunning("enrolment is closed")
-        if self.clock.now() > definition.plan.enrolment_end and not opened.replaces:
-            raise EnrolmentOver(NOT_OPEN["over"])
-        if self.clock.now() > opened.expires:
-            raise InvitationRefused("this invitation has expired; ask the requester for another")
-        asked = EnrolmentRequest.open_own(request)  # the signing key is the asker's own
-        asked.require(task, invitation)
-        who = participant_name(asked.signing)
-        replaces = self._replaced(task, opened.replaces)
-        certificate = Certificate(task, who, asked.signing, asked.reading, replaces or "").sign(self.signing)
+        require_in_time(definition.plan, opened.device, opened.expires, self.clock.now())
+        asked = EnrolmentRequest.open_under(request, opened)
+        who = asked.identity.who
+        certificate = Certificate(task, who, invitation, request).sign(self.signing)
         sealed = Enrolled(certificate, self.bundles.get(f"{task}.participant")).seal(asked)
         # Last: keys that cannot be used do not use an invitation up.
-        self.store.use_invitation(task, opened.number, who, replaces)
+        self.store.use_invitation(task, UsedInvitation(opened.number, opened.device, who), certificate)
         return sealed
 
-    def _replaced(self, task: str, name: str) -> str | None:
-        """Whose place is taken: of whoever used an invitation, which is all that a requester knows of a person."""
-        found = self.store.certified(task, name) if name else None
-        if name and found is None:
-            raise InvitationRefused(
-                "nobody has joined with the invitation that this one replaces: join with that one, or ask for another"
-            )
+    def certified(self, task: str, name: str) -> str:
+        """For the requester: the newest certificate under an invitation's number, or that a participant's name belongs to."""
+        found = self.store.certified(task, name)
+        if found is None:
+            raise InvitationRefused(f"nobody has joined as {name}, or with an invitation of this number")
         return found
 
     def close_enrolment(self, task: str, order: str) -> None:

@@ -9,9 +9,7 @@ from crowdfl.errors import LimitExceeded, QuotaExceeded
 from crowdfl.learning.models.forms import from_safetensors
 from crowdfl.roles.dealt import dealt_sizes
 from crowdfl.roles.records import StoredTask, TaskState
-from crowdfl.settings import SpSettings, TaskLimits
-
-_DAY = 86400.0
+from crowdfl.settings import DAY, SpSettings, TaskLimits
 
 
 @dataclass(frozen=True)
@@ -20,20 +18,23 @@ class TaskBounds:
 
     rounds: float = math.inf
     claim_window: float = math.inf  # seconds
-    days: float = math.inf
+    days: float = math.inf  # from its creation to its last day of claims
     dealt_bytes: float = math.inf  # for one server, in all rounds
 
     @classmethod
     def of(cls, settings: TaskLimits) -> "TaskBounds":
-        return cls(settings.max_rounds, settings.max_claim_window, settings.max_task_days, settings.max_dealt_bytes)
+        days = settings.max_task_time / DAY
+        return cls(settings.max_rounds, settings.max_claim_window, days, settings.max_dealt_bytes)
 
-    def require(self, definition: Definition) -> None:
+    def require(self, definition: Definition, now: float) -> None:
         settings, window = definition.settings, definition.claim_window
-        # A round is extended once by a window; the longest case counts.
-        days = (settings.rounds * (2 * settings.window + settings.grace) + window) / _DAY
+        if now >= definition.rounds_until:
+            raise LimitExceeded("the last day of this task's rounds is over: define it again, with other dates")
         _require("rounds", settings.rounds, self.rounds, "max_rounds")
         _require("seconds of `claim_window`", window, self.claim_window, "max_claim_window")
-        _require("days in all, with every window, grace and the claims", days, self.days, "max_task_days")
+        days = math.ceil((definition.claims_until - now) / DAY)
+        less = "fewer `rounds`, a shorter `window`, `every`, `room` or `claim_window`, an earlier `enrol_until` or `start_at`"
+        _require("days until its last day of claims", days, self.days, "max_task_time", less)
         dealt = max(dealt_sizes(definition).values(), default=0) * settings.rounds
         _require(
             "bytes dealt to one server, with `lanes` for everyone in all rounds",
@@ -55,9 +56,9 @@ class SpQuotas:
     def of(cls, settings: SpSettings) -> "SpQuotas":
         return cls(TaskBounds.of(settings), settings.max_tasks, settings.max_initial_bytes)
 
-    def require(self, definition: Definition, initial: bytes) -> None:
+    def require(self, definition: Definition, initial: bytes, now: float) -> None:
         """The definition within its bounds, and initial weights that are the model's."""
-        self.bounds.require(definition)
+        self.bounds.require(definition, now)
         if len(initial) > self.initial_bytes:
             raise LimitExceeded(
                 f"the initial weights have {len(initial)} bytes, and this platform takes {self.initial_bytes}: "
@@ -78,9 +79,9 @@ class SpQuotas:
             )
 
 
-def _require(what: str, asked: float, most: float, setting: str) -> None:
+def _require(what: str, asked: float, most: float, setting: str, less: str = "less") -> None:
     if asked > most:
         raise QuotaExceeded(
-            f"this task asks for {asked:,.15g} {what}, and {most:,.15g} are the most here: ask for less, or ask the operator "
+            f"this task asks for {asked:,.15g} {what}, and {most:,.15g} are the most here: ask for {less}, or ask the operator "
             f"of this service for a larger `{setting}`"
         )

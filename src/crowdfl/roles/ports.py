@@ -1,7 +1,7 @@
 """What the roles need from outside: a clock, durable stores, peers. Implemented by `storage` and `services`, and by tests."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
@@ -14,14 +14,18 @@ from crowdfl.roles.records import (
     ClockNotes,
     Movement,
     Round,
+    RoundState,
     StoredDeposit,
+    StoredDispute,
     StoredParticipant,
+    StoredPayee,
     StoredPayment,
     StoredSubscription,
     StoredTask,
     TaskStatus,
     Upload,
     UploadContext,
+    UsedInvitation,
 )
 
 
@@ -68,8 +72,8 @@ class Blobs(Protocol):
     def clear(self, folder: str) -> None:
         """Remove every blob whose name begins with this one and a slash, and what a crash left of others there."""
 
-    def listing(self) -> dict[str, float]:
-        """Every blob's name, and when it was written, in seconds of the machine's own clock."""
+    def listing(self, inside: str = "") -> dict[str, float]:
+        """Every blob's name, or of those in a folder, and when it was written, in seconds of the machine's own clock."""
 
     def remove_unfinished(self, before: float) -> int:
         """Remove what a crash left of writes that began before this moment; how many there were."""
@@ -99,11 +103,21 @@ class TaskStore(Protocol):
     def change_task(self, task: str, **changes: object) -> None: ...  # of a `StoredTask`; or UnknownTask
 
 
-class CrowdStore(TaskStore, Protocol):
+class GuardedStore(TaskStore, Protocol):
+    """What SP and CSP keep of their guard: its name."""
+
+    def guard_identity(self, new: Callable[[], str]) -> str: ...  # `new` makes one where none is known
+    def change_guard(self, name: str) -> None: ...
+
+
+class CrowdStore(GuardedStore, Protocol):
     """What SP and CSP keep besides: who takes part."""
 
     def add_participant(self, task: str, participant: StoredParticipant, limit: int) -> None:
-        """Or `TaskFull`. Whom it replaces has left from then on, and takes no place; `Conflict` if another did so before."""
+        """Or `TaskFull`. The first keys of an invitation stand (`Conflict`). A newer device takes the place of older ones:
+        those have left from then on, and take none; one that is not the newest is `Replaced`."""
+
+    def participant(self, task: str, who: str) -> StoredParticipant: ...  # or UnknownParticipant
 
     def participants(self, task: str, since: int = 0, most: int = ...) -> list[StoredParticipant]:
         """In the order they joined, those who left included: so many, from after the position `since` on."""
@@ -112,12 +126,9 @@ class CrowdStore(TaskStore, Protocol):
 class SpStore(CrowdStore, Protocol):
     """SP's durable state."""
 
-    def participant(self, task: str, who: str) -> StoredParticipant: ...  # or UnknownParticipant
     def leave(self, task: str, who: str) -> None: ...
     def withdraw(self, task: str, who: str, now: float) -> None: ...  # and leave; the first time counts
-    def replacement(self, task: str, who: str) -> str | None: ...  # who has taken this one's place
-    def mark_refused(self, task: str, who: str, *, refused: bool) -> None: ...  # by CSP
-    def refused(self, task: str) -> frozenset[str]: ...
+    def devices(self, task: str, place: str) -> list[str]: ...  # who have joined under a number, in this order
 
     def status(self, task: str) -> TaskStatus: ...  # or UnknownTask
 
@@ -143,11 +154,16 @@ class SpStore(CrowdStore, Protocol):
         """How many have uploaded in a round, and how many more are in it, enrolled, and have not left."""
 
     def acknowledge(
-        self, task: str, number: int, uploads: Sequence[Upload], most: float = ...
+        self,
+        task: str,
+        number: int,
+        uploads: Sequence[Upload],
+        most: float = ...,
+        states: Collection[RoundState] = ...,
     ) -> list[bool | CrowdFLError]:
-        """Add each to a round that is open and has fewer than `most`, else `RoundNotOpen`, in one commit. True if new; False if
-        this very upload is in; `AlreadyCounted` if another one of this participant's is, or if these very bytes were uploaded
-        to this task before; `Forbidden` if the participant has left."""
+        """Add each to a round that is open, or in one of these states, and has fewer than `most`, else `RoundNotOpen`, in one
+        commit. True if new; False if this very upload is in; `AlreadyCounted` if another one of this participant's is, or if
+        these very bytes were uploaded to this task before; `Forbidden` if the participant has left."""
 
     def drop_uploads(self, task: str, number: int, uploads: Sequence[Upload]) -> None:
         """As if they had never come: the same bytes may come again. That they were dropped stays known. Idempotent."""
@@ -171,12 +187,14 @@ class SpStore(CrowdStore, Protocol):
 
     def post(self, task: str, *movements: Movement) -> bool: ...  # as Ledger.post; True if any is new
     def movements(self, task: str) -> list[Movement]: ...  # in order
+    def movement(self, task: str, name: str) -> Movement | None: ...
     def add_deposit(self, deposit: StoredDeposit) -> None: ...  # a new one
     def deposit(self, task: str, name: str) -> StoredDeposit: ...  # or UnknownDeposit
     def deposits(self, task: str | None = None) -> list[StoredDeposit]: ...  # of a task or of all, in order
     def decide_deposit(self, deposit: StoredDeposit) -> None: ...  # its new state
     def add_payment(self, payment: StoredPayment) -> None: ...  # a new one
-    def payment(self, task: str, who: str) -> StoredPayment | None: ...
+    def payment(self, task: str, who: str, sequence: int) -> StoredPayment | None: ...
+    def instalments(self, task: str, who: str) -> list[StoredPayment]: ...  # of one person, by sequence
 
     def payments(self, task: str | None = None, states: Sequence[str] | None = None) -> list[StoredPayment]:
         """Of a task or of all, in these states or in any, in the order they were made."""
@@ -184,16 +202,25 @@ class SpStore(CrowdStore, Protocol):
     def change_payment(self, known: StoredPayment, changed: StoredPayment) -> bool:
         """Compare and set: False, and nothing is changed, unless the payment is still as it is known."""
 
+    def payee(self, task: str, who: str) -> StoredPayee: ...  # an empty one, of whom nothing is kept
+    def payees(self, task: str) -> dict[str, StoredPayee]: ...  # by name, of whom anything is kept
+    def change_payee(self, known: StoredPayee, changed: StoredPayee) -> bool: ...  # as `change_payment`
+
+    def add_dispute(self, dispute: StoredDispute) -> None: ...  # a new one
+    def dispute(self, task: str, who: str, number: int) -> StoredDispute | None: ...
+    def disputes(self, task: str | None = None, who: str | None = None) -> list[StoredDispute]: ...  # in order
+    def change_dispute(self, dispute: StoredDispute) -> None: ...  # its new state
+
     def put_subscription(self, subscription: StoredSubscription) -> None: ...  # in place of this participant's other
     def delete_subscription(self, task: str, who: str | None = None) -> None: ...  # one, or all of a task; idempotent
 
     def take_subscriptions(self, task: str, number: int, message: str, most: int) -> list[StoredSubscription]:
         """Those that were not told `opened` or `closing` of this round, and are from now on: no two callers get one."""
 
-    def mark_paid_before(self, task: str, keys: Sequence[str]) -> None:
-        """Payments that the bank has made, and that SP forgot when it was restored from a backup. Idempotent."""
+    def mark_paid_before(self, task: str, amounts: Mapping[str, int]) -> None:
+        """Payments that the bank has made, by key, and that SP forgot when it was restored from a backup. Idempotent."""
 
-    def paid_before(self, task: str) -> frozenset[str]: ...  # their keys
+    def paid_before(self, task: str) -> dict[str, int]: ...
 
     def lease(self, task: str, owner: str, now: float, seconds: float) -> bool:
         """Take or renew the right to work on a task; False while another owner's holds."""
@@ -225,19 +252,23 @@ class CspStore(CrowdStore, Protocol):
 
     def recorded_rounds(self, task: str) -> list[int]: ...  # in order
     def erase_answers(self, task: str) -> None: ...  # and all records; no copy stays
+
+    def erase_steps(self, task: str, look: Look, kinds: Collection[int]) -> None:
+        """The answers of steps, and all records but those of these kinds; these as `look` has set them. No copy stays."""
+
     def answer_counts(self) -> dict[str, Counter[str]]: ...  # by task: of `answers` and of `records`
 
 
 class KgcStore(TaskStore, Protocol):
     """KGC's durable state."""
 
-    def used_invitations(self, task: str) -> dict[str, str]: ...  # by number, who used it
-    def use_invitation(self, task: str, number: str, who: str, replaces: str | None = None) -> None:
-        """Idempotent for one holder, else `InvitationRefused`; so it is from then on for whom this one replaces."""
+    def used_invitations(self, task: str) -> list[UsedInvitation]: ...
+    def use_invitation(self, task: str, used: UsedInvitation, certificate: str) -> None:
+        """Idempotent for one holder, else `InvitationRefused`; so it is for one that a newer device's was used after."""
 
     def certified(
         self, task: str, name: str
-    ) -> str | None: ...  # whoever used the invitation of this number, or is so called
+    ) -> str | None: ...  # the newest certificate of a number, or of whose this is
 
 
 class KgcPeer(Protocol):
@@ -261,6 +292,10 @@ class CspPeer(Protocol):
 
     def prepare(self, task: str) -> None: ...  # fetch the task's bundle; idempotent
     def enrol(self, task: str, certificate: str) -> None: ...
+    def attested(self, task: str) -> str: ...  # CSP's signed sum of all claims, once they have ended; else NotReady
+    def claims_extended(
+        self, task: str
+    ) -> str: ...  # its signed word that people can claim longer; "" if there is none
 
     def answer(self, task: str, request: bytes, longest: int) -> bytes:
         """The same request again, the same reply. Whoever reads it from a network reads `longest` bytes of it at most."""

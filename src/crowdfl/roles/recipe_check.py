@@ -12,11 +12,12 @@ import numpy as np
 
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import DataMalformed, SettingsError
+from crowdfl.learning.bounds import suggested_bound
 from crowdfl.learning.datasets.data import Person, Split
 from crowdfl.learning.datasets.sources import open_person
 from crowdfl.learning.models.shape import Weights
 from crowdfl.learning.recipe import Recipe
-from crowdfl.learning.training import LocalTrainer, suggested_bound
+from crowdfl.learning.training import LocalTrainer
 
 _MUCH_LONGER = 2
 NOT_TRIED = "the task was not tried on any data: `--try DATA`, such as --try npz:FILE#USER, finds what does not fit"
@@ -87,7 +88,8 @@ def try_recipe(
 
 def norm_advice(trials: Sequence[RecipeTrial], definition: Definition) -> str | None:
     """Of a task whose updates have a largest length: which `max_norm` these trials suggest."""
-    lengths, bound = [one.length for one in trials if one.length is not None], definition.settings.max_norm
+    lengths = [one.length for one in trials if one.length is not None]
+    bound = definition.settings.max_norm
     suggested = suggested_bound(lengths)
     if suggested is None:
         return None
@@ -140,18 +142,15 @@ def _warnings(recipe: Recipe, split: Split, whole: Split) -> list[str]:
     if recipe.learns_values:
         return found
     known = {label.casefold() for label in recipe.labels}
-    mine = dict(zip(whole.train.label_names, _by_label(whole), strict=True))
+    labels = np.concatenate([whole.train.labels, whole.held_out.labels])
+    counts = np.bincount(labels, minlength=len(whole.train.label_names)).tolist()
+    mine = dict(zip(whole.train.label_names, counts, strict=True))
     if others := {label: count for label, count in mine.items() if count and label.casefold() not in known}:
         words = ", ".join(f"{label} ({count})" for label, count in others.items())
         found.append(f"windows with labels that the task does not have are left out: {words}")
     if missing := [label for label, count in _counts(recipe, split.train).items() if not count]:
         found.append(f"nothing to train on for {', '.join(missing)}: somebody else's data must have it")
     return found
-
-
-def _by_label(split: Split) -> list[int]:
-    sides = np.concatenate([split.train.labels, split.held_out.labels])
-    return [int(count) for count in np.bincount(sides, minlength=len(split.train.label_names))]
 
 
 def phone_obstacle(definition: Definition) -> str | None:

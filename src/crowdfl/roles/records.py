@@ -1,8 +1,12 @@
 """What roles keep durably, as records: a class for each kind of row, with the decisions that follow from one alone.
 
-A round's window is [t0, t0 + window]. *discard*: what comes later is refused. *retransmit*: later uploads are taken for `grace`
-after the window, until the round closes. It closes early as the task's plan says. Below the quorum it is extended once by a
-window, then aborted. Time is an argument.
+A round's window is [t0, t0 + window]. What comes later is taken for `late` after the window, until the round closes; where that
+is 0 it is refused (the paper's *retransmit* and *discard*). It closes early as the task's plan says. Below the quorum it is
+extended once by a window, then aborted. Time is an argument.
+
+Where a profile averages again for late uploads (`averages_again`), a round closes at the end of its window and is averaged. Its
+average is held, shown to nobody, until one fixed time, the end of `late`, or until nobody can come any more. If somebody came
+late, the first average is erased and all of them are averaged once more. It is published, and rewards follow.
 """
 
 import hashlib
@@ -13,10 +17,20 @@ from enum import StrEnum
 from functools import lru_cache
 
 from crowdfl.codes import Code
-from crowdfl.documents.signed import Definition, EndReason
-from crowdfl.errors import Forbidden, Replaced, RoundNotOpen, SettingsError, TooLate, Withdrawn
+from crowdfl.documents.envelope import Envelope
+from crowdfl.documents.signed import ClaimsExtension, Definition, EndReason
+from crowdfl.errors import (
+    EnrolmentOver,
+    Forbidden,
+    InvitationRefused,
+    Replaced,
+    RoundNotOpen,
+    SettingsError,
+    TooLate,
+    Withdrawn,
+)
 from crowdfl.protocols.profile import Identity
-from crowdfl.settings import PlanSettings, TaskSettings
+from crowdfl.settings import DAY, PlanSettings, TaskSettings, averages_again
 from crowdfl.text import printable
 
 _TRIAL = PlanSettings()
@@ -74,8 +88,11 @@ class StoredTask:
     state: str
     ended_at: float | None = None
     end: Tombstone | None = None
-    first_seen: float | None = None  # by this role: a task past its longest life is ended
-    sightings: int = 0  # past that life
+    claims_extended: str | None = (
+        None  # CSP's signed word that people can claim longer: on CSP, and on SP once it has asked
+    )
+    attested: str | None = None  # CSP's signed sum of all claims, once they have ended
+    sightings: int = 0  # of its last day here, or of a later one
     sighted_at: float | None = None  # the last of them
     # SP's
     paused_at: float | None = None
@@ -84,15 +101,16 @@ class StoredTask:
     epoch: str = ""  # another after each restore from a backup: phones then look whether their uploads are still here
     unreconciled: bool = False  # restored from a backup: some may have been paid or returned before
     dropped: int = 0  # uploads that were damaged here: phones look then too
-    csp_told: int = 0  # the position of the last participant that it was told of
     csp_away_since: float | None = None
     kgc_told_end: float | None = None  # when it acknowledged the end
     csp_told_end: float | None = None
     without_model: bool = False  # for good: the requester waits for none
     # SP's and CSP's
     sole_holder: bool = False  # KGC has destroyed its copies of what it dealt
+    steps: int = 0  # of rounds, that this server's own messages have left for: so many notes are in its guard
+    said: str = ""  # the hash of what was said in the last of them
     # CSP's
-    restored: bool = False  # from a backup: no round is answered any more
+    rolled_back: bool = False  # to an earlier state: no step is answered any more, claims are
 
     @property
     def opened(self) -> Definition:
@@ -100,14 +118,30 @@ class StoredTask:
         return _opened(self.definition)
 
     @property
-    def claims_until(self) -> float | None:
-        """When the books of a task that has ended can be closed; None until its last round is over."""
-        return None if self.ended_at is None else self.ended_at + self.opened.claim_window
+    def claims_until(self) -> int:
+        """Seconds since 1970: the last moment at which SP takes a claim."""
+        return last_claims(self.opened, self.claims_extended)
+
+    @property
+    def attests_until(self) -> float:
+        """CSP answers claims a day longer (or a shorter time to claim longer), and no books are closed before: two clocks may
+        differ, and what SP took in the last minute is attested after it."""
+        return self.claims_until + min(DAY, self.opened.claim_window)
 
     def unnotified(self, peers: Collection[str]) -> list[str]:
         """Which of these, `kgc` and `csp`, have not acknowledged the end."""
         told = {"kgc": self.kgc_told_end, "csp": self.csp_told_end}
         return [name for name in peers if told[name] is None]
+
+
+def last_claims(definition: Definition, extended: str | None) -> int:
+    """The last moment at which SP takes a claim; `extended` was checked when it came."""
+    return definition.claims_until if extended is None else _extended(extended)
+
+
+@lru_cache(maxsize=64)
+def _extended(document: str) -> int:
+    return ClaimsExtension.read(Envelope.parse(document, ClaimsExtension.kind)).until
 
 
 @lru_cache(maxsize=64)
@@ -121,13 +155,12 @@ class StoredParticipant:
 
     identity: Identity
     certificate: str
+    device: int = 1  # which one of its person's
     left: bool = False
-    refused: bool = False  # by CSP, when SP told it of this one
     consent: str | None = None  # as it was signed
     consented_at: float | None = None  # when SP got it
     withdrawn_at: float | None = None
-    replaces: str | None = None  # another of this task: the same person's, with another device
-    replaced_by: str | None = None
+    replaced_by: str | None = None  # another of this task: the same person's, with a newer device
     position: int = field(default=0, compare=False)  # grows with each who joins
 
     @property
@@ -153,11 +186,23 @@ def replaced(who: str) -> Replaced:
     )
 
 
+@dataclass(frozen=True)
+class UsedInvitation:
+    """An invitation that KGC has certified somebody's keys for."""
+
+    number: str
+    device: int
+    who: str
+
+
 class RoundState(StrEnum):
     """The states of a round, in order; `aborted` ends one that found too few participants, or that CSP has ended."""
 
     OPEN = "open"
     CLOSED = "closed"
+    HELD = "held"  # averaged, and shown to nobody: late uploads are still taken
+    GATHERED = "gathered"  # no upload is taken any more; what came late is averaged in
+    PUBLISHED = "published"  # the average can be read; rewards are to be computed
     WEIGHED = "weighed"  # rewards are computed, of a round that pays; nothing is shown to anyone yet
     REWARDED = "rewarded"
     ABORTED = "aborted"
@@ -180,6 +225,10 @@ class Round:
     rewards: str | None = None
     rejected: str | None = None  # whose uploads the servers left out, and why
     left_over: str | None = None  # what the next round needs of it
+    word: str | None = None  # CSP's signed word about one that was given up
+    held: str | None = (
+        None  # the encrypted average between averaging and rewards; erased for a second one, and at the end
+    )
 
     @property
     def is_over(self) -> bool:
@@ -188,14 +237,17 @@ class Round:
     def deadline(self, settings: TaskSettings) -> float:
         return self.opened_at + settings.window * (2 if self.extended else 1)
 
+    def fits(self, settings: TaskSettings, until: float) -> bool:
+        """Whether it can take uploads to its end before this moment."""
+        return self.last_call(settings) <= until
+
     def last_call(self, settings: TaskSettings) -> float:
-        """When any upload ends: the deadline, or with retransmission the grace after it."""
-        late = settings.grace if settings.strategy == "retransmit" else 0.0
-        return self.deadline(settings) + late
+        """When any upload ends: the deadline, and as long after it as late ones are taken."""
+        return self.deadline(settings) + settings.late
 
     def require_upload_welcome(self, settings: TaskSettings, now: float) -> None:
         """Refuse an upload that comes too late, saying what to do."""
-        if self.state is not RoundState.OPEN:
+        if self.state not in taking_uploads(settings):
             raise RoundNotOpen(f"round {self.number} is {self.state}: come back for the next round")
         if now > self.last_call(settings):
             raise TooLate(
@@ -206,6 +258,12 @@ class Round:
     def is_late(self, settings: TaskSettings, now: float) -> bool:
         return now > self.deadline(settings)
 
+    def is_gathered(
+        self, settings: TaskSettings, now: float, uploads: int, enrolled: int, plan: PlanSettings = _TRIAL
+    ) -> bool:
+        """Whether the average that is held waits for nobody any more."""
+        return now >= self.last_call(settings) or uploads >= self._wanted(settings, enrolled, plan)
+
     def decide(
         self,
         settings: TaskSettings,
@@ -215,15 +273,16 @@ class Round:
         plan: PlanSettings = _TRIAL,
         *,
         has_reference: bool = True,
+        until: float = math.inf,
     ) -> "Round":
-        """What an open round becomes at this moment: itself, extended, closed or aborted.
+        """What an open round becomes at this moment: itself, extended, closed or aborted; never extended past `until`.
 
         One that people are drawn for draws others at half of its window, and when it is extended.
         Without the reference that its task has, it waits until no upload is taken any more, and is given up.
         """
         if self.state is not RoundState.OPEN:
             return self
-        found = self._decided(settings, now, uploads, enrolled, plan)
+        found = self._decided(settings, now, uploads, enrolled, plan, until)
         if found.state is RoundState.OPEN and settings.per_round is not None:
             due = (self.opened_at + settings.window / 2 <= now < found.deadline(settings)) + found.extended
             return replace(found, redrawn=max(due, self.redrawn))
@@ -231,23 +290,35 @@ class Round:
             return found
         return self if now < self.last_call(settings) else replace(self, state=RoundState.ABORTED)
 
-    def _decided(self, settings: TaskSettings, now: float, uploads: int, enrolled: int, plan: PlanSettings) -> "Round":
+    def _decided(
+        self, settings: TaskSettings, now: float, uploads: int, enrolled: int, plan: PlanSettings, until: float
+    ) -> "Round":
+        enough = uploads >= settings.min_participants
+        if uploads >= self._wanted(settings, enrolled, plan) and enough:
+            return replace(self, state=RoundState.CLOSED)
+        if now < self.deadline(settings):
+            return self
+        longer = replace(self, extended=True)
+        if not enough and not self.extended and longer.fits(settings, until):
+            return longer
+        if now < self.last_call(settings) and not (enough and averages_again(settings)):  # late ones still come
+            return self
+        return replace(self, state=RoundState.CLOSED if enough else RoundState.ABORTED)
+
+    def _wanted(self, settings: TaskSettings, enrolled: int, plan: PlanSettings) -> float:
+        """With so many uploads nobody is waited for."""
         places = [
             plan.goal,
             enrolled if plan.closes == "everyone" else None,
             settings.per_round if self.redrawn else None,
         ]
-        wanted = min((one for one in places if one is not None), default=math.inf)
-        if uploads >= wanted and uploads >= settings.min_participants:
-            return replace(self, state=RoundState.CLOSED)
-        if now < self.deadline(settings):
-            return self
-        if uploads < settings.min_participants and not self.extended:
-            return replace(self, extended=True)
-        if now < self.last_call(settings):  # retransmission: the grace runs
-            return self
-        enough = uploads >= settings.min_participants
-        return replace(self, state=RoundState.CLOSED if enough else RoundState.ABORTED)
+        return min((one for one in places if one is not None), default=math.inf)
+
+
+def taking_uploads(settings: TaskSettings) -> tuple[RoundState, ...]:
+    """The states in which a round takes uploads."""
+    late = (RoundState.CLOSED, RoundState.HELD) if averages_again(settings) else ()
+    return (RoundState.OPEN, *late)
 
 
 @dataclass(frozen=True)
@@ -299,6 +370,7 @@ class TaskStatus:
     active: int  # participants that have not left
     places_taken: int  # by those who have left too
     ready_at: float | None
+    claims_extended: str | None
     rounds: Sequence[tuple[Round, int, int]]  # with its uploads, and how many were drawn for it: 0 of all
 
 
@@ -308,6 +380,15 @@ NOT_OPEN = {
     "ended": "this task has ended: nobody can join any more",
 }
 """Why nobody can join, as SP tells everyone who looks."""
+
+
+def require_in_time(plan: PlanSettings, device: int, expires: float, now: float) -> None:
+    """Whether somebody may join now, as KGC, SP and CSP each decide by their own clock; a person who is in, with another
+    device, after enrolment too."""
+    if device == 1 and now > plan.enrolment_end:
+        raise EnrolmentOver(NOT_OPEN["over"])
+    if now > expires:
+        raise InvitationRefused("this invitation has expired; ask the requester for another")
 
 
 class DepositState(StrEnum):
@@ -339,26 +420,21 @@ class PaymentState(StrEnum):
     UNKNOWN = "unknown"
 
 
-ASKED = b""
-"""The destination of a payment whose participant has not said yet where to be paid."""
-
-
 @dataclass(frozen=True)
 class StoredPayment:
-    """What a participant is owed for its claim: one for each task and participant."""
+    """An instalment of what a participant is owed: all that SP has added with one claim."""
 
     task: str
     who: str
+    sequence: int  # how many of its rounds this one and those before it pay: attested ones, and unused uploads
     amount: int
-    claim: str  # the digest of the claim
-    claimed: str  # JSON: millionths by round, as CSP attested them
+    word: int  # of that, millionths that SP alone says to be owed: of unused uploads
     state: PaymentState
     since: float  # when this state began
     until: float | None = None  # running: its owner's lease; pending after a failure: the rest before the next attempt
     owner: str | None = None  # the process that runs it, or ran it last
     attempts: int = 0
     error: str | None = None  # why the last attempt did not end well
-    destination: bytes | None = field(default=None, repr=False)  # sealed to the payer; None: nobody asks, or it is paid
 
     def state_at(self, now: float) -> PaymentState:
         """As everyone sees it: of a running one whose process no longer renews its lease, nobody knows."""
@@ -367,8 +443,21 @@ class StoredPayment:
 
     @property
     def key(self) -> str:
-        """Names this payment to the bank, whoever asks and however often: the same task and participant, the same key."""
-        return payment_key(self.task, self.who)
+        """Names this payment to the bank, whoever asks and however often."""
+        return payment_key(self.task, self.who, self.sequence)
+
+
+@dataclass(frozen=True)
+class StoredPayee:
+    """What the payer is shown of somebody: where to pay, and CSP's newest statement."""
+
+    task: str
+    who: str
+    offered: bytes = field(default=b"", repr=False)  # the destination that came last, sealed to the payer; empty: none
+    destination: bytes = field(default=b"", repr=False)  # the one that the statement names; empty: it is not here
+    statement: bytes = field(default=b"", repr=False)  # a `PayStatement`, as CSP has signed it; empty: no claim yet
+    sequence: int = 0  # of the statement
+    named: bytes = b""  # the hash of the destination that it names
 
 
 @dataclass(frozen=True)
@@ -384,27 +473,44 @@ class StoredSubscription:
     closing: int = 0  # and to be about to close
 
 
-def payment_key(task: str, who: str) -> str:
-    return hashlib.sha256(f"crowdfl payment {task} {who}".encode()).hexdigest()[:32]
+def payment_key(task: str, who: str, sequence: int) -> str:
+    return hashlib.sha256(f"crowdfl payment 2 {task} {who} {sequence}".encode()).hexdigest()[:32]
+
+
+class DisputeState(StrEnum):
+    """Of an unused upload that its owner claims and the books do not owe for; the operator decides once."""
+
+    OPEN = "open"
+    PAID = "paid"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True)
+class StoredDispute:
+    """Both proofs: the claim that its owner has signed, and what SP's books said then."""
+
+    task: str
+    who: str
+    number: int  # of the round
+    amount: int
+    claim: bytes = field(repr=False)
+    books: str  # JSON
+    state: DisputeState
+    since: float  # when this state began
 
 
 @dataclass(frozen=True)
 class PaidClaim:
-    """What became of a claim: millionths by round."""
+    """What became of a claim: millionths by round. A round that is in none of them is not over yet."""
 
-    paid: Mapping[int, int]
-    claimed: Mapping[int, int]
+    paid: Mapping[int, int]  # of what was earned; less than was claimed where the round had no more
+    unused: Mapping[int, int] = field(default_factory=dict)
+    disputed: Mapping[int, int] = field(default_factory=dict)  # until SP's operator has decided
 
     @property
     def amount(self) -> int:
-        return sum(self.paid.values())
-
-    @property
-    def short(self) -> dict[int, int]:
-        """What is missing, by round: somebody had claimed more of that round than was theirs."""
-        return {
-            n: claimed - self.paid.get(n, 0) for n, claimed in self.claimed.items() if self.paid.get(n, 0) < claimed
-        }
+        """Millionths that are paid, now or before."""
+        return sum(self.paid.values()) + sum(self.unused.values())
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,16 @@ import numpy.typing as npt
 
 from crowdfl.crypto.randomness import secret_hex
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.documents.signed import Appointment, Definition, EnrolmentEnd, Invitation, Order
+from crowdfl.documents.invitations import Ticket, admitted
+from crowdfl.documents.signed import Appointment, AttestedSum, Definition, EnrolmentEnd, Order, digest_of
 from crowdfl.errors import (
     Conflict,
     DocumentError,
     FormatError,
+    InvitationRefused,
     NotReady,
     RoundNotOpen,
+    ServiceError,
     SettingsError,
     TaskEnded,
     TaskNotRunning,
@@ -32,18 +35,18 @@ from crowdfl.errors import (
 )
 from crowdfl.learning.models.forms import to_safetensors
 from crowdfl.learning.models.shape import Weights
-from crowdfl.protocols.capabilities import NO_REFERENCE, FollowsModel, Refers
+from crowdfl.protocols.capabilities import NO_REFERENCE, ClosesRounds, FollowsModel, Refers
 from crowdfl.protocols.profile import Average, ReaderProtocol, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.dealt import dealt_words
 from crowdfl.roles.kgc import Created
 from crowdfl.roles.participant.chain import KeptChain
 from crowdfl.roles.participant.participant import Train
-from crowdfl.roles.ports import Blobs, Clock
-from crowdfl.roles.records import NOT_OPEN
-from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, REWARDS
+from crowdfl.roles.ports import Blobs, Clock, replace_blob
+from crowdfl.roles.records import NOT_OPEN, UsedInvitation
+from crowdfl.roles.sp.ledger import ESCROW, PAID_PEOPLE, PAID_UNUSED, REQUESTER, REWARDS
 from crowdfl.roles.waiting import unannounced, waits_for
-from crowdfl.settings import from_millionths
+from crowdfl.settings import MOST_DEVICES, from_millionths
 
 
 class RequesterKgc(Protocol):
@@ -52,7 +55,8 @@ class RequesterKgc(Protocol):
     def create_task(self, definition: str) -> Created: ...
     def done(self, task: str) -> object: ...  # the requester's bundle is durable here
     def close_enrolment(self, task: str, order: str) -> None: ...
-    def invitations(self, task: str) -> dict[str, str]: ...  # those used, by number, and by whom
+    def invitations(self, task: str) -> list[UsedInvitation]: ...
+    def certified(self, task: str, name: str) -> str: ...  # the newest certificate of a number, or of whose this is
 
 
 class RequesterSp(Protocol):
@@ -65,6 +69,7 @@ class RequesterSp(Protocol):
     def initial_weights(self, task: str) -> bytes: ...
     def final(self, task: str, number: int) -> bytes: ...  # the requester's publication of a round
     def movements(self, task: str) -> list[dict[str, Any]]: ...
+    def attested(self, task: str) -> str: ...  # CSP's signed sum of all claims, once they have ended; else NotReady
     def deposits(self, task: str) -> list[dict[str, Any]]: ...  # name, amount, and pending, confirmed or rejected
     def compliance(self, task: str) -> dict[str, Any]: ...  # who has sent in which round
     def consents(self, task: str) -> list[dict[str, Any]]: ...
@@ -119,8 +124,23 @@ class Requester:
 
     def _signed(self, definition: Definition, weights: bytes) -> str:
         payer = b"" if definition.settings.budget is None else self.payer
-        digest, own = hashlib.sha256(weights).hexdigest(), self.signing
-        return replace(definition, initial=digest, requester=own.public, payer=payer).sign(own)
+        digest = hashlib.sha256(weights).hexdigest()
+        own = self.signing
+        whole = replace(definition, initial=digest, requester=own.public, payer=payer)
+        if whole.rounds_until:
+            return whole.sign(own)
+        return self._dated(f"drafts/{digest_of(whole.sign(own))}", whole)
+
+    def _dated(self, kept: str, draft: Definition) -> str:
+        """The same draft is the same task, whenever it is asked for; one that no key was made for in time gets other dates."""
+        if self.blobs.has(kept):
+            text = self.blobs.get(kept).decode()
+            before = Definition.open(text)
+            if self.clock.now() < before.rounds_until or self.blobs.has(f"{before.task}/bundle"):
+                return text
+        text = draft.dated(self.clock.now()).sign(self.signing)
+        replace_blob(self.blobs, kept, text.encode())
+        return text
 
     def _checked_side(self, definition: Definition, created: Created) -> ReaderProtocol:
         appointment = Appointment.open(created.appointment, self.kgc_key)
@@ -142,6 +162,8 @@ class Requester:
     def invite(self, task: str, count: int, seconds: float, replaces: str = "") -> list[str]:
         """Single-use invitations, good for so long, and not after enrolment; nobody is invited to a task that takes nobody.
 
+        Each is a `Ticket`'s text, with its private key: whoever is given it keeps it, and nothing stays here.
+
         `replaces`: the number of an invitation, or a participant's name. Its person goes on with another device, in the same
         place, which may be after enrolment too.
         """
@@ -152,7 +174,21 @@ class Requester:
             raise TaskNotRunning(f"{NOT_OPEN[state]}: nobody is invited")
         until = math.inf if replaces else self.definition(task).plan.enrolment_end
         expires = min(self.clock.now() + seconds, until)
-        return [Invitation(task, secret_hex(16), expires, replaces).sign(self.signing) for _ in range(count)]
+        places = [self._next_device(task, replaces)] if replaces else [(secret_hex(16), 1) for _ in range(count)]
+        return [Ticket.make(task, *place, expires, self.signing).text for place in places]
+
+    def _next_device(self, task: str, replaces: str) -> tuple[str, int]:
+        """Under which number, and which one it is there. KGC shows what the person has signed: its word could name another."""
+        found = admitted(self.kgc.certified(task, replaces), self.kgc_key, self.definition(task))
+        if replaces not in (found.identity.place, found.identity.who):
+            raise InvitationRefused(
+                f"{replaces} is not the newest device of its person, as KGC says: name that one, or the invitation's number"
+            )
+        if found.device == MOST_DEVICES:
+            raise InvitationRefused(
+                f"this person has had {MOST_DEVICES} devices, and no more take one place: invite anew"
+            )
+        return found.identity.place, found.device + 1
 
     def consents(self, task: str) -> list[dict[str, Any]]:
         """Who, by the name in the task, has agreed to which version of its consent text, with the signed proof."""
@@ -161,8 +197,12 @@ class Requester:
 
     def order(self, task: str, action: str) -> None:
         """Pause, resume, cancel, or close enrolment."""
-        self.definition(task)  # an order about somebody else's task would be refused with less to go by
-        order = Order(task, action, self.clock.now())
+        definition = self.definition(task)  # an order about somebody else's task would be refused with less to go by
+        profile = profile_named(definition.settings.profile)
+        closing = ""
+        if action == "cancel" and isinstance(profile, ClosesRounds):
+            closing = profile.cancellation(definition.spec, self.signing).hex()
+        order = Order(task, action, self.clock.now(), closing)
         if action in ("cancel", "close"):
             # First, so that a repeat does both: what KGC kept for newcomers serves nobody now.
             self.close_enrolment(task)
@@ -218,11 +258,13 @@ class Requester:
         """A side that has read what a round starts from."""
         definition = self.definition(task)
         side = self._side(definition, self.blobs.get(f"{task}/bundle"))
-        chain, fetch = self._chain(definition), partial(self.sp.final, task)
+        chain = self._chain(definition)
+        fetch = partial(self.sp.final, task)
         if chain.last() >= number:
             chain.forget()
         chain.resume(side, lambda: definition.shape.flat(self.initial(task)))
-        chain.catch_up(side, number, partial(self.sp.status, task), fetch)
+        for _ in chain.catch_up(side, number, partial(self.sp.status, task), fetch):
+            pass  # each is kept when it is read
         return side
 
     def refer(self, task: str, number: int, train: Train) -> None:
@@ -264,7 +306,37 @@ class Requester:
         unclaimed = [m["amount"] for m in movements if (m["source"], m["target"]) == (REWARDS, ESCROW)]
         earned = offered - sum(unclaimed) if unclaimed or not offered else None
         sums = {"pending": pending, "paid_in": paid_in, "offered": offered, "earned": earned, "returned": returned}
+        sums |= self._compared(task, movements)
         return sums | {"movements": movements, "deposits": deposits}
+
+    def _compared(self, task: str, movements: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """What CSP has signed once claims have ended, beside what SP says to have paid by attestations.
+
+        `attested` None: SP has not shown CSP's word, or claims go on. `difference`: SP's sum less CSP's; None: not known.
+        `sp_word` is what SP says to have paid for unused uploads: nobody attests that.
+        """
+        paid = {m["name"]: m["amount"] for m in movements}
+        found = {"attested": None, "attested_complete": None, "difference": None, "sp_word": paid.get(PAID_UNUSED, 0)}
+        if self.definition(task).settings.budget is None or self.sp.status(task)["state"] != "settled":
+            return found
+        try:
+            document = self.sp.attested(task)
+        except (NotReady, TaskEnded, UnknownTask, ServiceError):
+            return found
+        total, complete = self._attested(task, document)
+        return found | {
+            "attested": total,
+            "attested_complete": complete,
+            "difference": paid.get(PAID_PEOPLE, 0) - total,
+        }
+
+    def _attested(self, task: str, document: str) -> tuple[int, bool]:
+        """By CSP's key as KGC has named it; `BadSignature` or `DocumentError` for anything else that SP shows."""
+        appointment = Appointment.open(self.blobs.get(f"{task}/appointment").decode(), self.kgc_key)
+        found = AttestedSum.open(document, bytes.fromhex(appointment.csp))
+        if (found.task, found.currency) != (task, self.definition(task).settings.currency):
+            raise DocumentError("SP shows what CSP has attested in another task or currency")
+        return int(found.total), found.complete
 
 
 _ENDED = ("finished", "cancelled", "settled")
@@ -334,7 +406,8 @@ class Campaign:
 
         What the task `waits` for is told with it.
         """
-        definition, seen = self.requester.definition(task), None
+        definition = self.requester.definition(task)
+        seen = None
         while True:
             status = self.requester.sp.status(task)
             told = {**status, **self._waits(definition, status)}
@@ -348,7 +421,8 @@ class Campaign:
 
     def refer(self, task: str, status: Mapping[str, Any]) -> None:
         """Where a round waits for its reference; one that cannot be sent any more costs that round, and is told."""
-        train, rounds = self.reference, status["rounds"]
+        train = self.reference
+        rounds = status["rounds"]
         if train is None:
             return
         for number in [r["number"] for r in rounds if r["state"] == "open" and r.get("reference") is False]:
@@ -370,7 +444,8 @@ class Campaign:
         payment = definition.settings.rounds * definition.plan.round_cost(definition.settings)
         if payment:
             self.requester.fund(task, payment, _PAYMENT)
-            self.on_event("funded", {"amount": str(from_millionths(payment)), "deposit": _PAYMENT})
+            told = {"amount": str(from_millionths(payment)), "currency": definition.settings.currency}
+            self.on_event("funded", told | {"deposit": _PAYMENT})
 
     def _fetch(self, task: str, save: Save) -> None:
         try:

@@ -4,29 +4,29 @@ SP: a payment that waits may have been made, and so may a refund. A task that pa
 runs, until its operator has compared both with the bank (`reconcile`); claims are taken meanwhile. Phones are told to look for
 their uploads, and open rounds give them a whole window for it. A round that CSP may have been asked about with the seeds in the
 backup is given up: a CSP that deviates could answer the same requests otherwise, and see two sets of numbers under one set of
-masks. A task whose masks KGC has dealt by round, or whose averages follow from each other, is cancelled: which rounds have used
-theirs since the backup, nobody but CSP could say, and one that deviates would not. CSP: any step of any round of its tasks may
-have been answered, so that none is answered again: rounds that need one are void. What both have kept stays claimable.
+masks. Which steps have left since the backup, the guards of SP and CSP say (`guard`). Where one is lost too, nobody knows: SP
+cancels tasks whose masks KGC has dealt, and CSP answers no step of any task. What both have kept stays claimable.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from crowdfl.crypto.randomness import secret_hex
-from crowdfl.errors import CrowdFLError, SettingsError
+from crowdfl.errors import CrowdFLError, SettingsError, WrongAmount
+from crowdfl.protocols.capabilities import DealsFiles
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ports import CspStore, ManualClock, SpStore
-from crowdfl.roles.records import EndedBy, PaymentState, RoundState, StoredTask, TaskState, Tombstone, payment_key
+from crowdfl.roles.records import EndedBy, PaymentState, RoundState, StoredPayment, StoredTask, TaskState, Tombstone
 from crowdfl.roles.sp.core import ENDED, UNDER_WAY, LedgerPorts
 from crowdfl.roles.sp.ledger import ESCROW, Ledger
-from crowdfl.roles.sp.money import resolve_payment
-from crowdfl.roles.sp.settlement import RESTORED
+from crowdfl.roles.sp.money import RESTORED, resolve_payment
 from crowdfl.roles.sp.tasks import cancel_task, give_up_round
+from crowdfl.settings import TaskSettings
 
 _OPEN = (PaymentState.PENDING, PaymentState.RUNNING)
 _RETURNED = "SP was restored from a backup, and this task's money was returned since"
-_MASKS_IN_DOUBT = "SP was restored from a backup, and the masks of this task's rounds may have been used since"
+_MASKS_IN_DOUBT = "RolledBack: SP has lost its notes, and the masks of this task's rounds may have been used"
 
 
 def mark_restored_sp(store: SpStore, now: float) -> None:
@@ -40,7 +40,8 @@ def mark_restored_sp(store: SpStore, now: float) -> None:
 
 
 def _question_task(store: SpStore, stored: StoredTask, now: float) -> None:
-    goes_on, pays = _kind(stored)
+    settings = _settings(stored)
+    pays = settings is None or settings.budget is not None
     unreconciled = stored.unreconciled or (pays and stored.state != TaskState.SETTLED)
     store.change_task(stored.task, epoch=secret_hex(8), unreconciled=unreconciled)
     for round_ in store.rounds(stored.task):
@@ -48,9 +49,6 @@ def _question_task(store: SpStore, stored: StoredTask, now: float) -> None:
             give_up_round(store, stored.task, round_)
     if stored.state not in ENDED:
         _open_anew(store, stored.task, now)
-    if stored.state not in ENDED and not goes_on:
-        still = LedgerPorts(store, ManualClock(now))
-        cancel_task(still, stored.task, Tombstone("cancelled", EndedBy.SP, _MASKS_IN_DOUBT))
 
 
 def _open_anew(store: SpStore, task: str, now: float) -> None:
@@ -59,31 +57,31 @@ def _open_anew(store: SpStore, task: str, now: float) -> None:
             store.set_round(task, round_, replace(round_, opened_at=max(now, round_.opened_at)))
 
 
-def _kind(stored: StoredTask) -> tuple[bool, bool]:
-    """Whether it can go on, and whether it pays.
-
-    A definition that this program cannot read has no rounds to come: it keeps no other task from being restored.
-    """
+def _settings(stored: StoredTask) -> TaskSettings | None:
+    """None of a definition that this program cannot read: it has no rounds to come, and keeps no other task waiting."""
     try:
-        settings = stored.opened.settings
-        return profile_named(settings.profile).goes_on_restored, settings.budget is not None
+        return stored.opened.settings
     except CrowdFLError:
-        return True, True
+        return None
 
 
-def reconcile(ports: LedgerPorts, task: str, *, returned: int, paid: Sequence[str] = ()) -> None:
+def reconcile(ports: LedgerPorts, task: str, *, returned: int, paid: Mapping[str, int] | None = None) -> None:
     """The operator has compared this task's money with the bank: it goes on, and claims are paid by themselves again.
 
     `returned` is what the bank has handed back to its requester since the task began, in millionths; `paid` are the payments
-    that it has made, participants or keys, whatever the books say: none of them runs. Safe to repeat.
+    that it has made, by key, whatever the books say: none of them runs. What is claimed beyond them is paid. Safe to repeat.
     """
-    store, keys = ports.store, [_key(task, one) for one in paid]
+    store = ports.store
+    paid = paid or {}
+    for key in paid:
+        _require_key(key)
     with store.transaction():
         waited = store.task(task).unreconciled
-        store.mark_paid_before(task, keys)
         for payment in store.payments(task):
-            if payment.key in keys:
-                resolve_payment(ports, task, payment.who, "paid")
+            if payment.key in paid:
+                _require_amount(payment, paid[payment.key])
+                resolve_payment(ports, task, payment.key, "paid")
+        store.mark_paid_before(task, paid)
         _book_returned(ports, task, returned)
         store.change_task(task, unreconciled=False)
         if waited and store.task(task).state not in ENDED:
@@ -108,25 +106,41 @@ def _book_returned(ports: LedgerPorts, task: str, returned: int) -> None:
     store.post(task, replace(ledger.refund("before the restore"), amount=missing))
 
 
-def _key(task: str, named: str) -> str:
-    """A participant that joined after the backup is unknown here, and its payment has a key all the same."""
-    if re.fullmatch("[0-9a-f]{32}", named):
-        return named
-    if re.fullmatch("[0-9a-f]{20}", named):
-        return payment_key(task, named)
-    raise SettingsError(
-        f"{named!r} is neither a participant (20 hexadecimal digits) nor a payment's key (32), as `crowdfl sp payouts` shows"
-    )
+def _require_key(named: str) -> None:
+    if not re.fullmatch("[0-9a-f]{32}", named):
+        raise SettingsError(
+            f"{named!r} is no payment's key: 32 hexadecimal digits, as the bank was given and `crowdfl sp payouts` shows"
+        )
 
 
-def forgotten_payments(store: SpStore, task: str) -> dict[str, str | None]:
-    """Payments that the bank has made and the books lack, by key; the participant, where it is enrolled."""
+def _require_amount(payment: StoredPayment, paid: int) -> None:
+    if payment.amount != paid:
+        raise WrongAmount(
+            f"payment {payment.key} is {payment.amount} millionths here, and {paid} are said to be paid: look again"
+        )
+
+
+def forgotten_payments(store: SpStore, task: str) -> dict[str, int]:
+    """Payments that the bank has made and the books lack, by key."""
     booked = {payment.key for payment in store.payments(task)}
-    enrolled = {payment_key(task, one.identity.who): one.identity.who for one in store.participants(task)}
-    return {key: enrolled.get(key) for key in sorted(store.paid_before(task) - booked)}
+    return {key: amount for key, amount in sorted(store.paid_before(task).items()) if key not in booked}
 
 
-def mark_restored_csp(store: CspStore) -> None:
-    """Mark CSP's store: no task that is in it has another step answered."""
+def end_doubtful_sp(store: SpStore, now: float) -> None:
+    """Nobody knows which masks SP has used: tasks whose masks were dealt are cancelled."""
+    books = LedgerPorts(store, ManualClock(now))
+    with store.transaction():
+        for stored in store.tasks():
+            settings = _settings(stored)
+            if stored.state in ENDED or settings is None or not isinstance(profile_named(settings.profile), DealsFiles):
+                continue
+            for round_ in store.rounds(stored.task):
+                if round_.state in UNDER_WAY:
+                    give_up_round(store, stored.task, round_)
+            cancel_task(books, stored.task, Tombstone("cancelled", EndedBy.SP, _MASKS_IN_DOUBT))
+
+
+def end_doubtful_csp(store: CspStore) -> None:
+    """Nobody knows what CSP has answered: no task that is here has another step answered."""
     for stored in store.tasks():
-        store.change_task(stored.task, restored=True)
+        store.change_task(stored.task, rolled_back=True)

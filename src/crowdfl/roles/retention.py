@@ -2,8 +2,8 @@
 
 A role marks a task as ended, durably, before it erases anything: from then on nothing of it is computed, and the task can never
 be made again. Erasing can be repeated, and the sweep does so for as long as it finds something. SP knows by its own books that
-a task is over (`roles.sp.retention`); KGC and CSP by a document that SP signs, or, when SP is silent, by the task's longest
-life.
+a task is over (`roles.sp.retention`); KGC and CSP by a document that SP signs, or, when SP is silent, by the last days that
+its definition names.
 """
 
 import contextlib
@@ -14,12 +14,18 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Generic, TypeVar
 
 from crowdfl.codes import Code
-from crowdfl.documents.signed import TaskEnd
+from crowdfl.documents.signed import AttestedSum, TaskEnd
 from crowdfl.errors import CrowdFLError, DocumentError, Forbidden, TaskEnded, UnknownTask
+from crowdfl.protocols.capabilities import CountsRewarded
+from crowdfl.protocols.claims import attested_amount, is_all_attested
+from crowdfl.protocols.records import Look
+from crowdfl.protocols.registry import profile_named
+from crowdfl.roles.csp_records import OPENED, STEPS, StoredRecords
 from crowdfl.roles.dealt import DEALT_FILES, DealtFiles, is_dealt_file
+from crowdfl.roles.guard import Guard
 from crowdfl.roles.ports import Blobs, Clock, CspStore, KgcStore, TaskStore
 from crowdfl.roles.records import EndedBy, StoredTask, Tombstone
-from crowdfl.settings import TaskSettings
+from crowdfl.settings import DAY
 
 Held = dict[str, Counter[str]]
 """By task: how many things of each kind a role holds."""
@@ -29,12 +35,9 @@ KEY_SHARES = "key shares"
 RESULTS = "results"  # what a round made for its readers: they may stay after a task's end
 BUNDLES = ("sp", "csp", "requester", "participant")  # that KGC deals, by whom they are for
 SOURCE = "source"  # what KGC makes the files of rounds from, until both servers have theirs
-DAY = 86400.0
-MARGIN = 90 * DAY
 _WEEK = 7 * DAY
 _CONFIRMED = 24  # sightings, an hour apart: a clock that is wrong for a while erases nothing
 _APART = 3000.0  # seconds at least between two that count, whichever process saw them
-_PATIENCE = DAY  # that SP has with an absent CSP in each round
 _Store = TypeVar("_Store", bound=TaskStore)
 
 
@@ -47,11 +50,6 @@ class WhyHeld(Code):
     CLAIMS = "claims_open", "claims open"
     ENDED = "to_be_erased", "ended, to be erased"
     RESULTS = "results", "results, until they are purged"
-
-
-def longest_course(settings: TaskSettings) -> float:
-    """Seconds that the rounds of a task can take: each extended once, with its grace, and with a CSP that is away."""
-    return settings.rounds * (2 * settings.window + settings.grace + _PATIENCE)
 
 
 def require_not_ended(stored: StoredTask) -> None:
@@ -94,12 +92,10 @@ class Retention(ABC, Generic[_Store]):
     store: _Store
     bundles: Blobs
     clock: Clock
-    margin: float = field(default=MARGIN, kw_only=True)  # seconds that a task may take longer than its settings say
     forget: Callable[[str], None] = field(default=lambda _task: None, kw_only=True)  # what this process has in memory
     _orphans: Counter[str] = field(default_factory=Counter, init=False, repr=False)  # sightings, by task
 
     over: ClassVar[str] = OVER  # the state of a task of which nothing secret must stay
-    outlives_claims: ClassVar[bool] = True  # a task is past its life when nobody can claim, and SP had a week to say so
 
     @abstractmethod
     def held(self) -> Held:
@@ -115,7 +111,7 @@ class Retention(ABC, Generic[_Store]):
 
     @abstractmethod
     def _expire(self, stored: StoredTask) -> None:
-        """End a task past its life."""
+        """End a task whose last day here is over."""
 
     def remove_unfinished(self, before: float) -> None:
         """What a crash left of writes."""
@@ -127,11 +123,14 @@ class Retention(ABC, Generic[_Store]):
     def _is_under_way(self, stored: StoredTask) -> bool:
         return stored.state != self.over
 
+    def _tend(self, stored: StoredTask, *, counting: bool) -> None:
+        """What else is due for a task that is not over."""
+
     def _knows_the_time(self) -> bool:
         return True
 
     def sweep(self, machine_time: float, *, counting: bool) -> None:
-        """Erase what ended tasks still hold; end tasks past their life. `counting`: an hour has passed since the last one.
+        """Erase what ended tasks still hold; end those past their last day. `counting`: an hour has passed since the last one.
 
         While the clock is in doubt, nothing is old.
         """
@@ -141,7 +140,9 @@ class Retention(ABC, Generic[_Store]):
             with _kept(failures):
                 if stored.state == self.over:
                     self.erase_if_held(stored.task, held)
-                elif counting and sure and self._is_under_way(stored) and self._confirm_past(stored):
+                    continue
+                self._tend(stored, counting=counting and sure)
+                if counting and sure and self._is_under_way(stored) and self._confirm_past(stored):
                     self._expire(stored)
         if sure:
             with _kept(failures):
@@ -178,27 +179,27 @@ class Retention(ABC, Generic[_Store]):
         return found
 
     def lives_until(self, stored: StoredTask) -> float:
-        """Counted from when this role first saw the task."""
-        definition, first = stored.opened, self.clock.now() if stored.first_seen is None else stored.first_seen
-        claims = definition.claim_window + _WEEK if self.outlives_claims else 0.0
-        return first + longest_course(definition.settings) + self.margin + claims
+        """By the definition: until the last day of its rounds."""
+        return stored.opened.rounds_until
 
     def _is_past(self, stored: StoredTask) -> bool:
         return self.clock.now() > self.lives_until(stored)
 
     def _confirm_past(self, stored: StoredTask) -> bool:
-        """Count one sighting, an hour after the last; whether there were enough of them."""
+        """Count one sighting, an hour after the last; whether its last day is over, and was seen often enough.
+
+        They are counted from a day before: a task ends on time, and by a clock that has jumped no sooner than a day later.
+        """
         now = self.clock.now()
-        if stored.first_seen is None:
-            self.store.change_task(stored.task, first_seen=now)
-        if not self._is_past(stored):
+        if now <= self.lives_until(stored) - DAY:
             if stored.sightings:
                 self.store.change_task(stored.task, sightings=0, sighted_at=None)
             return False
-        if stored.sighted_at is not None and abs(now - stored.sighted_at) < _APART:
-            return False
-        self.store.change_task(stored.task, sightings=stored.sightings + 1, sighted_at=now)
-        return stored.sightings + 1 >= _CONFIRMED
+        seen = stored.sightings
+        if stored.sighted_at is None or abs(now - stored.sighted_at) >= _APART:
+            seen += 1
+            self.store.change_task(stored.task, sightings=seen, sighted_at=now)
+        return seen >= _CONFIRMED and self._is_past(stored)
 
     def why_held(self, task: str, counts: Counter[str]) -> WhyHeld:
         """Why these things of a task are still here."""
@@ -227,6 +228,8 @@ class PeerRetention(Retention[_Store]):
 
     sp_key: bytes | None = field(default=None, kw_only=True)  # whose word counts; None: nobody's
 
+    past: ClassVar[str]  # why a task ends by itself
+
     def end(self, task: str, document: str) -> None:
         """SP says that the task is over. Final, and idempotent: what it needed is erased when this returns."""
         if self.sp_key is None:
@@ -241,16 +244,22 @@ class PeerRetention(Retention[_Store]):
             stored = self.store.task(task)
             if stored.state != OVER:
                 reason = ending.reason or (stored.end.reason if stored.end is not None else "")  # CSP's operator's
-                end = replace(ending, reason=reason)
-                self.store.change_task(task, state=OVER, ended_at=self.clock.now(), end=end)
+                end, now = replace(ending, reason=reason), self.clock.now()
+                self.store.change_task(task, state=OVER, ended_at=now, end=end, **self._parting(stored))
         self.erase(task)
 
+    def _parting(self, stored: StoredTask) -> Mapping[str, object]:
+        """What stays of a task that ends now, and of all that is erased then. The caller holds a transaction."""
+        return {}
+
     def _expire(self, stored: StoredTask) -> None:
-        self.close(stored.task, Tombstone("expired", EndedBy.LIFETIME, "SP did not say that it is over"))
+        self.close(stored.task, Tombstone("expired", EndedBy.LIFETIME, self.past))
 
 
 class KgcRetention(PeerRetention[KgcStore]):
-    """Bundles that nobody has fetched yet, and the participants' until enrolment closes."""
+    """Bundles that nobody has fetched yet, and the participants' until enrolment closes: after the last round of no use."""
+
+    past = "the last day of its rounds is over"
 
     def held(self) -> Held:
         return dict(key_shares(self.bundles))
@@ -266,11 +275,88 @@ class KgcRetention(PeerRetention[KgcStore]):
             self.bundles.delete(f"{task}.{name}")
 
 
+CLAIMS = "claims"  # the state of a task whose steps CSP answers no more, and claims it does
+CLAIMS_BUNDLE = "claims.csp"  # what CSP has then in place of its bundle
+
+
 @dataclass
 class CspRetention(PeerRetention[CspStore]):
-    """The share, what was dealt for rounds, every answer, and the protocol's records."""
+    """The share, what was dealt for rounds, every answer, and the protocol's records.
+
+    When SP says that a task is over, people may still have to be attested what they earned: SP's word does not end that. Then
+    all that only steps need is erased, and claims are answered until their last day, or until everyone has claimed everything.
+    """
 
     blobs: Blobs
+    guard: Guard
+
+    past = "the last day of its claims is over"
+
+    def lives_until(self, stored: StoredTask) -> float:
+        """It attests claims until then, whether SP says that the task is over or not."""
+        return stored.attests_until
+
+    def close(self, task: str, ending: Tombstone) -> None:
+        stored = self.store.task(task)
+        if stored.state == OVER or self.clock.now() > self.lives_until(stored) or self._is_all_attested(stored):
+            end = stored.end if stored.state == CLAIMS and stored.end is not None else ending
+            return super().close(task, end)
+        with self.store.transaction():
+            if self.store.task(task).state != CLAIMS:
+                reason = ending.reason or (stored.end.reason if stored.end is not None else "")
+                end = replace(ending, reason=reason)
+                self.store.change_task(task, state=CLAIMS, ended_at=self.clock.now(), end=end)
+        self.erase_steps(self.store.task(task))
+
+    def _parting(self, stored: StoredTask) -> Mapping[str, object]:
+        """How much was attested in all, signed: no claim is answered after this, and none was forgotten before."""
+        task, settings = stored.task, stored.opened.settings
+        profile, names = profile_named(settings.profile), [f"{task}.{one}" for one in ("csp", CLAIMS_BUNDLE)]
+        bundles = [name for name in names if self.bundles.has(name)]
+        if settings.budget is None or not bundles:
+            return {}
+        look, people = self._look(task), self.store.participants(task)
+        total = sum(attested_amount(look, one.identity.who) for one in people)
+        said = AttestedSum(task, str(total), settings.currency, not stored.rolled_back, self.clock.now())
+        return {"attested": said.sign(profile.attesting_key(self.bundles.get(bundles[0])))}
+
+    def erase_steps(self, stored: StoredTask) -> None:
+        """All but what claims need. Idempotent: a crash may have come between its parts."""
+        task, whole, left = stored.task, f"{stored.task}.csp", f"{stored.task}.{CLAIMS_BUNDLE}"
+        profile = profile_named(stored.opened.settings.profile)
+        self.forget(task)
+        if self.bundles.has(whole):
+            if not self.bundles.has(left):
+                self.bundles.put(left, profile.claims_bundle(self.bundles.get(whole)))
+            self.bundles.delete(whole)
+        DealtFiles(self.bundles, "csp").erase(task)
+        look = self._look(task)
+        kinds = profile.close_steps(stored.opened.spec, look)
+        self.store.erase_steps(task, look, kinds)
+        for folder in (STEPS, "rounds"):
+            self.blobs.clear(f"{task}/{folder}")
+
+    def _is_all_attested(self, stored: StoredTask) -> bool:
+        """Never of a CSP that was set back: it may have lost what people earned."""
+        if stored.rolled_back:
+            return False
+        profile, look = profile_named(stored.opened.settings.profile), self._look(stored.task)
+        return not isinstance(profile, CountsRewarded) or is_all_attested(
+            look, profile.rewarded(stored.opened.spec, look)
+        )
+
+    def _look(self, task: str) -> Look:
+        return Look(StoredRecords(self.store, self.blobs, task))
+
+    def _tend(self, stored: StoredTask, *, counting: bool) -> None:
+        """Of a task with nothing but claims: what a crash has left, and its end once everyone has claimed."""
+        if stored.state != CLAIMS or stored.end is None:
+            return
+        self.forget(stored.task)  # another process may have been told
+        if counting and self._is_all_attested(stored):
+            self.close(stored.task, stored.end)
+        elif self.bundles.has(f"{stored.task}.csp"):
+            self.erase_steps(stored)
 
     def held(self) -> Held:
         found = key_shares(self.bundles)
@@ -283,7 +369,9 @@ class CspRetention(PeerRetention[CspStore]):
 
     def erase(self, task: str) -> None:
         self.forget(task)
-        self.bundles.delete(f"{task}.csp")
+        self.guard.finish(task)
+        for name in ("csp", CLAIMS_BUNDLE):
+            self.bundles.delete(f"{task}.{name}")
         DealtFiles(self.bundles, "csp").erase(task)
         self.blobs.clear(task)
         self.store.erase_answers(task)
@@ -296,7 +384,7 @@ class CspRetention(PeerRetention[CspStore]):
         self.blobs.remove_unfinished(before)
         for name, written in self.blobs.listing().items():
             task, kind, *request = name.split("/")
-            if written < before and kind == "answers" and self.store.answered(task, request[0]) != name:
+            if written < before and kind in (STEPS, CLAIMS, OPENED) and self.store.answered(task, request[0]) != name:
                 self.blobs.delete(name)
 
     def _blobs_written(self) -> Mapping[str, float]:

@@ -36,17 +36,18 @@ _BY_STATE = {
     "cancelled": [_ENDED],
     "settled": [],
 }
+_COMPUTED = [str(state) for state in UNDER_WAY if state is not RoundState.HELD]
 _FINAL = Wait.of("final", "the final model")
 
 
 def waits_for(definition: Definition, status: Mapping[str, Any], report: Mapping[str, Any]) -> list[Wait]:
     """Everything that must happen before the task moves on; nothing once it is settled."""
     last: Mapping[str, Any] = status["rounds"][-1] if status["rounds"] else {"state": "none", "number": 0}
-    if last["state"] in ("closed", "weighed") and status["state"] != "settled":
+    if last["state"] in _COMPUTED and status["state"] != "settled":
         return [Wait.of("computing", f"SP and CSP, which compute round {last['number']}", number=last["number"])]
     if status["state"] in _BY_STATE:
         return _BY_STATE[status["state"]]
-    if last["state"] == "open":
+    if last["state"] in ("open", "held"):  # late ones still come
         in_round = min(last["drawn"] or status["enrolled"], definition.settings.most_in_round)
         come = {"uploads": last["uploads"], "all": in_round}
         own = [_reference(status["task"], last["number"])] if last.get("reference") is False else []
@@ -81,7 +82,8 @@ def _opening(number: int, *, dealt: bool = False) -> Wait:
 
 
 def _for_next_round(definition: Definition, status: Mapping[str, Any], report: Mapping[str, Any]) -> list[Wait]:
-    settings, found = definition.settings, []
+    settings = definition.settings
+    found = []
     over = status.get("enrolment") == "over"
     needed = definition.plan.needed(settings, first=not status["rounds"], over=over)
     people = needed - status["enrolled"]
@@ -161,7 +163,7 @@ def operator_waits_for(store: SpStore, stored: StoredTask, definition: Definitio
 def _under_way(store: SpStore, stored: StoredTask, definition: Definition) -> list[Wait]:
     rounds = store.rounds(stored.task)
     last = rounds[-1] if rounds else None
-    if last is not None and last.state in UNDER_WAY:
+    if last is not None and last.state in UNDER_WAY and last.state is not RoundState.HELD:
         return [_computing(stored, last)]
     if stored.state in (TaskState.FINISHED, TaskState.CANCELLED):
         until = stored.claims_until
@@ -170,7 +172,7 @@ def _under_way(store: SpStore, stored: StoredTask, definition: Definition) -> li
         since = stored.paused_at
         words = "its requester, who paused it" + (f" on {format_time(since)}" if since is not None else "")
         return [Wait.of("requester", words, since=since)]
-    if last is not None and last.state is RoundState.OPEN:
+    if last is not None and not last.is_over:
         return [_uploads(store, stored.task, last, definition.settings)]
     return _next_round(store, stored, definition, last)
 
@@ -185,17 +187,21 @@ def _computing(stored: StoredTask, last: Round) -> Wait:
 
 def _uploads(store: SpStore, task: str, last: Round, settings: TaskSettings) -> Wait:
     uploaded, missing = store.turnout(task, last.number)
-    until, in_round = last.last_call(settings), min(uploaded + missing, settings.most_in_round)
+    until = last.last_call(settings)
+    in_round = min(uploaded + missing, settings.most_in_round)
     return _come(last.number, f", until {format_time(until)}", uploads=uploaded, all=in_round, until=until)
 
 
 def _next_round(store: SpStore, stored: StoredTask, definition: Definition, last: Round | None) -> list[Wait]:
-    settings, plan, number = definition.settings, definition.plan, 1 if last is None else last.number + 1
+    settings = definition.settings
+    plan = definition.plan
+    number = 1 if last is None else last.number + 1
     if number > settings.rounds:
         return [_FINAL]
     if stored.ready_at is not None:
         return [_at(number, plan.opening(stored.ready_at, None if last is None else last.opened_at))]
-    waits, here = [], store.turnout(stored.task, 0)[1]
+    waits = []
+    here = store.turnout(stored.task, 0)[1]
     needed = plan.needed(settings, first=number == 1)
     if needed > here:
         counts = {"count": needed - here, "joined": here, "needed": needed}

@@ -19,20 +19,23 @@ from typing import Any, TypeVar
 from fastapi import FastAPI
 from structlog.types import FilteringBoundLogger
 
-from crowdfl.crypto.compute import Backend, Threads, backend_named, default_backend
+from crowdfl.crypto.backends import backend_named
+from crowdfl.crypto.compute import Backend, Threads, default_backend
 from crowdfl.documents.envelope import to_base64url
-from crowdfl.errors import CrowdFLError, StoreUnavailable
+from crowdfl.errors import CrowdFLError, GuardMissing, StoreUnavailable
 from crowdfl.protocols.exchange import Observer
 from crowdfl.protocols.profile import Tools
 from crowdfl.retry import Backoff, retry
-from crowdfl.roles.csp import Csp
+from crowdfl.roles.csp import Csp, CspBooks
+from crowdfl.roles.guard import Guard
 from crowdfl.roles.kgc import Kgc
 from crowdfl.roles.limits import SpQuotas, TaskBounds
 from crowdfl.roles.ports import EndPeer
+from crowdfl.roles.restored import end_doubtful_csp, end_doubtful_sp
 from crowdfl.roles.retention import CspRetention, KgcRetention
 from crowdfl.roles.sp.core import LedgerPorts, SpOptions, SpPorts
 from crowdfl.roles.sp.ledger import Ledger
-from crowdfl.roles.sp.operator import payment_row
+from crowdfl.roles.sp.operator import payment_rows
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.roles.sp.time import ClockWatch, OperatorClock
@@ -43,6 +46,7 @@ from crowdfl.services.apps import sp as sp_app
 from crowdfl.services.apps.sp_uploads import UnfinishedUploads
 from crowdfl.services.background.checker import Checker
 from crowdfl.services.background.push import Push, Sender
+from crowdfl.services.background.sweeper import Sweep, Sweeper, SweepTicker
 from crowdfl.services.background.workers import FailureBackoff, PayoutCommand, Payouts, StepThreads, Ticker
 from crowdfl.services.client.breaker import Breaker
 from crowdfl.services.client.peer_link import PeerAccess, PeerCalls, PeerLink, calls_to, tell_doubt
@@ -54,7 +58,6 @@ from crowdfl.services.http import logs
 from crowdfl.services.http.app_factory import Background
 from crowdfl.services.http.auth import Pins, Tokens
 from crowdfl.services.http.tls import CertificateFiles
-from crowdfl.services.retention import Sweep, Sweeper, SweepTicker
 from crowdfl.settings import (
     BrowserSettings,
     ComputingSettings,
@@ -67,7 +70,8 @@ from crowdfl.settings import (
 from crowdfl.storage import migrations
 from crowdfl.storage.atomic import push_key, signing_key
 from crowdfl.storage.database import open_engine
-from crowdfl.storage.s3 import kept, open_keys
+from crowdfl.storage.database_copy import file_of
+from crowdfl.storage.s3 import S3Blobs, kept, open_keys
 from crowdfl.storage.settings_file import role_of
 from crowdfl.storage.sql import SqlStore
 
@@ -193,7 +197,7 @@ def open_kgc(settings: KgcSettings) -> FastAPI:
     store = _store(settings)
     insecure, bounds = settings.insecure_test_key, TaskBounds.of(settings)
     kgc = Kgc(store, bundles, SystemClock(), signing, insecure_test_key=insecure, bounds=bounds)
-    retention = KgcRetention(store, bundles, kgc.clock, sp_key=settings.sp_key, margin=settings.lifetime_margin)
+    retention = KgcRetention(store, bundles, kgc.clock, sp_key=settings.sp_key)
     reloads = Reloads(logs.get("kgc"), settings)
     pins, background = _pins(settings, reloads), (_Resources(store.close), reloads, _sweeping("kgc", retention.sweep))
     app = kgc_app.create_app(
@@ -210,14 +214,16 @@ def open_csp(settings: CspSettings, observer: Observer | None = None) -> FastAPI
     keys, store, kgc = open_keys(settings), _store(settings), _link(settings, reloads, "KGC", lambda known: known.kgc)
     peers = PeerCalls(logs.get("csp"))
     kgc_service = peers.guard(kgc.service, "KGC")
-    files = _Folder(store, settings)
+    files, guard = _Folder(store, settings), open_guard(store, settings)
     backend, close = _backend(settings, "csp", files.place)
     csp = Csp(
         store,
         files.blobs,
         keys,
+        guard,
         KgcClient(kgc_service),
         settings.kgc_key,
+        SystemClock(),
         _tools(settings, backend, observer),
     )
     retention = CspRetention(
@@ -225,8 +231,8 @@ def open_csp(settings: CspSettings, observer: Observer | None = None) -> FastAPI
         keys,
         SystemClock(),
         csp.blobs,
+        guard,
         sp_key=settings.sp_key,
-        margin=settings.lifetime_margin,
         forget=csp.drop,
     )
     closing = _Resources(store.close, kgc.service.close, close)
@@ -251,24 +257,27 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
     keys, store, log = open_keys(settings), _store(settings), logs.get("sp")
     watch = ClockWatch(SystemClock(), time.monotonic, store, settings.max_clock_jump, partial(tell_doubt, log))
     reloads, peers = Reloads(log, settings), PeerCalls(log, watch.heard)
-    steps = StepThreads(settings.tick_seconds)
+    steps = StepThreads(settings.tick)
     kgc = _outside(steps, peers.guard(_link(settings, reloads, "KGC", lambda known: known.kgc).service, "KGC"))
     csp = _outside(steps, peers.guard(_link(settings, reloads, "CSP", lambda known: known.csp).service, "CSP"))
     watch.ask_peers = peers.ask_time
     checker, files = Checker(Threads(1)), _Folder(store, settings)
     backend, close = _backend(settings, "sp", files.place)
-    ports = SpPorts(store, SystemClock(), files.blobs, keys, KgcClient(kgc), CspClient(csp), settings.kgc_key)
+    guard = open_guard(store, settings)
+    ports = SpPorts(store, SystemClock(), files.blobs, keys, guard, KgcClient(kgc), CspClient(csp), settings.kgc_key)
     options = SpOptions(
         _tools(settings, backend, observer),
         checker=checker,
-        on_paid=PayoutCommand(settings.on_paid, settings.on_paid_seconds, partial(payment_row, store))
+        on_paid=PayoutCommand(
+            settings.on_paid, settings.on_paid_time, lambda payment: payment_rows(store, [payment])[0]
+        )
         if settings.on_paid
         else None,
         payer=settings.payer_key or b"",
         push_hosts=settings.push_hosts,
-        failures=FailureBackoff(log, settings.tick_seconds),
+        failures=FailureBackoff(log, settings.tick),
         steps=steps,
-        lease_seconds=settings.lease_seconds,
+        lease_seconds=settings.lease,
         csp_patience=settings.csp_patience,
         min_claim_window=float(settings.min_claim_window),
         events=logs.events("sp"),
@@ -288,10 +297,10 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
         keys,
         ports.clock,
         ports.blobs,
+        guard,
         UnfinishedUploads(folder / "incoming"),
         signing=signing,
         peers=hearing,
-        margin=settings.lifetime_margin,
         forget=sp.aggregators.drop,
         on_failure=_log_not_told,
         is_sure=watch.is_sure,
@@ -309,10 +318,10 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
         files,
         reloads,
         steps,
-        Payouts(log, sp.payments.run_one, settings.tick_seconds, sp.payments.abandon),
-        Ticker(log, sp.tick, settings.tick_seconds),
-        Push(log, sender.send_due, settings.tick_seconds),
-        _sweeping("sp", retention.sweep, retention.tick, 10 * settings.tick_seconds),
+        Payouts(log, sp.payments.run_one, settings.tick, sp.payments.abandon),
+        Ticker(log, sp.tick, settings.tick),
+        Push(log, sender.send_due, settings.tick),
+        _sweeping("sp", retention.sweep, retention.tick, 10 * settings.tick),
         peers,
     )
     tokens = _tokens(settings)
@@ -393,21 +402,29 @@ def open_books(settings: SpSettings, task: str | None = None) -> Iterator[Ledger
 
 
 @contextlib.contextmanager
+def open_csp_books(settings: CspSettings) -> Iterator[CspBooks]:
+    """As CSP's operator opens them beside a running service, with CSP's keys."""
+    tools = Tools(Threads(1), insecure_test_key=settings.insecure_test_key)
+    with contextlib.closing(SqlStore(_database(settings))) as store:
+        yield CspBooks(store, open_keys(settings), SystemClock(), tools)
+
+
+@contextlib.contextmanager
 def open_retention(
     settings: ServiceSettings, *, upgrade: bool = True
 ) -> Iterator[SpRetention | CspRetention | KgcRetention]:
     """What a role holds, beside its running service: names and counts, so that no passphrase is needed."""
     with contextlib.closing(SqlStore(_database(settings, upgrade=upgrade))) as store:
-        keys, clock, margin = kept(settings, "keys"), SystemClock(), settings.lifetime_margin
+        keys, clock = kept(settings, "keys"), SystemClock()
         if isinstance(settings, KgcSettings):
-            yield KgcRetention(store, keys, clock, margin=margin)
-            return
-        blobs = kept(settings, "blobs")
-        if isinstance(settings, SpSettings):
+            yield KgcRetention(store, keys, clock)
+        elif isinstance(settings, SpSettings):
             parts = UnfinishedUploads(settings.data / "incoming")
-            yield SpRetention(store, keys, clock, blobs, parts, margin=margin)
-        else:
-            yield CspRetention(store, keys, clock, blobs, margin=margin)
+            own = kept(settings, "blobs"), open_guard(store, settings, tell=False)
+            yield SpRetention(store, keys, clock, *own, parts)
+        elif isinstance(settings, CspSettings):
+            own = kept(settings, "blobs"), open_guard(store, settings, tell=False)
+            yield CspRetention(store, keys, clock, *own)
 
 
 def read_ledger(settings: SpSettings, task: str) -> Ledger:
@@ -429,6 +446,44 @@ def _store(settings: ServiceSettings) -> SqlStore:
 
     retry(partial(migrations.upgrade, url), _DATABASE, StoreUnavailable, passing=lambda _: has_server, tell=tell)
     return SqlStore(url, logs.events(role))
+
+
+def open_guard(store: SqlStore, settings: ComputingSettings, *, tell: bool = True) -> Guard:
+    """The second place where a server notes its steps. The log says if it is not there, or is hardly another place."""
+    guard, exposed = Guard(kept(settings, "guard"), store, role_of(settings)), guard_exposure(settings)
+    if tell and exposed is not None:
+        logs.get(guard.role).warning("guard", why=exposed)
+    if tell:
+        try:
+            guard.require_own()
+        except GuardMissing as missing:  # claims are answered all the same
+            logs.get(guard.role).error("guard", **logs.described(missing))
+    return guard
+
+
+def give_guard_up(settings: ComputingSettings, *, unchanged: bool = False) -> None:
+    """The operator's word that the notes are lost: a new guard, and an end of what may have been set back. `unchanged`: nothing
+    was, and tasks go on."""
+    with contextlib.closing(SqlStore(_database(settings))) as store:
+        end: Callable[[], None] = partial(end_doubtful_csp, store)
+        if isinstance(settings, SpSettings):
+            end = partial(end_doubtful_sp, store, time.time())
+        open_guard(store, settings, tell=False).renew(None if unchanged else end)
+
+
+def guard_exposure(settings: ComputingSettings) -> str | None:
+    """What sets back the database and the guard together; None where they lie apart."""
+    database = file_of(settings.database_url)
+    if database is None or isinstance(kept(settings, "guard"), S3Blobs):
+        return None
+    folder = settings.guard or settings.data
+    if not database.exists() or not folder.exists() or database.stat().st_dev != folder.stat().st_dev:
+        return None
+    other = "CSP" if role_of(settings) == "sp" else "SP"
+    return (
+        f"the guard is on one volume with the database: a snapshot sets both back, and then {other} can read the uploads of a "
+        "round that is run again; name another disk in `guard`"
+    )
 
 
 def _database(settings: ServiceSettings, *, upgrade: bool = True) -> str:

@@ -201,7 +201,8 @@ def _tls(settings: ServiceSettings, reloads: Reloads | None) -> ssl.SSLContext:
 
 def _gate(app: FastAPI, settings: ServiceSettings) -> ConnectionGate:
     metrics: ServiceMetrics = getattr(app.state, "metrics", None) or ServiceMetrics()
-    most, log = room_for(settings.connections), logs.get(getattr(app.state, "service", app.title))
+    most = room_for(settings.connections)
+    log = logs.get(getattr(app.state, "service", app.title))
     gate = ConnectionGate(
         most, settings.connections_per_address, log, lambda why: metrics.turned_away.labels(why).inc()
     )

@@ -30,7 +30,8 @@ def span(
     name: str, *, kind: SpanKind = SpanKind.INTERNAL, parent: Mapping[str, str] | None = None, **attributes: str | int
 ) -> Iterator[Span]:
     """`parent` are the headers of a request that may carry a caller's span."""
-    context, known = None if parent is None else _HEADERS.extract(parent), request_id.get()
+    context = None if parent is None else _HEADERS.extract(parent)
+    known = request_id.get()
     shown = attributes if known is None else {**attributes, "request": known}
     # An exception's message could hold anything: the span is told its name alone.
     with _tracers[-1].start_as_current_span(

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.errors import SettingsError, TooFewParticipants, WidthBudgetExceeded
+from crowdfl.learning.bounds import rounded_up
 from crowdfl.learning.models.shape import ModelShape, Weights
-from crowdfl.learning.training import rounded_up
 from crowdfl.protocols.registry import profile_named
 from crowdfl.settings import TaskSettings
 

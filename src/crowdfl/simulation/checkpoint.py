@@ -22,7 +22,7 @@ from crowdfl.learning.models.forms import ModelForm, container_of, entry_array, 
 from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.protocols.party import Costs
 from crowdfl.settings import TaskSettings
-from crowdfl.simulation.result import SimulatedRound
+from crowdfl.simulation.history import SimulatedRound
 from crowdfl.storage.atomic import alone_in, write_private
 
 _Floats = npt.NDArray[np.float64]
@@ -69,7 +69,8 @@ class Checkpoint:
     def write(self, folder: Path) -> None:
         from safetensors import numpy as safetensors_numpy
 
-        model, people = self.model, list(self.samples)
+        model = self.model
+        people = list(self.samples)
         about = {
             "container": container_of(model),
             "personal": list(self.form.personal),
@@ -139,7 +140,8 @@ class Checkpoint:
 
         if set(people) != set(self.samples):
             refuse(f"its people are {_some(self.samples)}, not {_some(people)}")
-        now, before = jsonable(asked) | {"seed": seed}, dict(self.asked) | {"seed": self.seed}
+        now = jsonable(asked) | {"seed": seed}
+        before = dict(self.asked) | {"seed": self.seed}
         for name in sorted((now.keys() | before.keys()) - {"rounds"}):
             if now.get(name) != before.get(name):
                 refuse(f"its `{name}` is {before.get(name)!r}, not {now.get(name)!r}")

@@ -7,8 +7,9 @@ and with `equal`, which are what the task's own settings do, before anyone works
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,9 +24,11 @@ from crowdfl.learning.models.shape import Weights
 from crowdfl.results import RunResult
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.checkpoint import Checkpoint
-from crowdfl.simulation.crowd import seeded_draw
+from crowdfl.simulation.draws import seeded_draw
+from crowdfl.simulation.history import FinishedRound, SimulatedRound, earned, unusable_metrics
 from crowdfl.simulation.parallel import ParallelTrainer
-from crowdfl.simulation.result import FinishedRound, Shown, SimulatedRound, SimulationResult, earned
+from crowdfl.simulation.result import SimulationResult
+from crowdfl.simulation.shown import Shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -77,11 +80,8 @@ class ClearResult(SimulationResult):
         figure.suptitle(NOT_PRIVATE)
         return written(figure, path)
 
-    def _precision(self) -> str:
-        return NOT_PRIVATE
-
-    def _repr_html_(self) -> str:
-        return f"<p><b>{NOT_PRIVATE}</b></p>{super()._repr_html_()}"
+    def _precision(self) -> list[str]:
+        return [NOT_PRIVATE]
 
 
 @dataclass
@@ -97,31 +97,48 @@ class ClearCampaign:
     evaluate_central: EvaluateFunction | None
     stops: Callable[[FinishedRound], bool]
 
+    history: list[SimulatedRound] = field(default_factory=list)
+    arrays: Weights = field(default_factory=list, repr=False)
+
     def run(self, arrays: Weights, told: Shown) -> ClearResult:
         if foreign := sorted(self.asked.keys() - _MEANT):
             raise SettingsError(f"`{foreign[0]}` has no effect in the clear: leave it out")
-        settings = TaskSettings.of(**{"max_participants": len(self.trainers)} | dict(self.asked))
-        history: list[SimulatedRound] = []
-        for number in range(1, settings.rounds + 1):
-            arrays, one = self._round(arrays, number, settings)
-            history.append(one)
+        for number in range(1, self.settings.rounds + 1):
+            arrays, one = self._round(arrays, number, self.settings)
+            self.arrays = arrays
+            self.history.append(one)
             told.finished(one)
             if self.stops(FinishedRound(**vars(one), model=self.form.model(arrays), costs={})):
                 break
-        if not any(one.is_averaged for one in history):
-            raise NothingToAverage(f"no round found {settings.min_participants} participants")
+        result = self.result()
+        if result is None or not any(one.is_averaged for one in self.history):
+            raise NothingToAverage(f"no round found {self.settings.min_participants} participants")
+        return result
+
+    @cached_property
+    def settings(self) -> TaskSettings:
+        return TaskSettings.of(**{"max_participants": len(self.trainers)} | dict(self.asked))
+
+    def result(self) -> ClearResult | None:
+        """Of the rounds so far."""
+        if not self.history:
+            return None
         own = {name: trainer.own for name, trainer in self.trainers.items()}
         samples = {name: trainer.samples for name, trainer in self.trainers.items()}
+        history = tuple(self.history)
         state = Checkpoint(
-            history=tuple(history), settings=settings, asked={}, samples=samples, units=1, is_stopped=True, costs={},
-            seed=self.seed, form=self.form, arrays=arrays, moments=(), own=own,
+            history=history, settings=self.settings, asked={}, samples=samples, units=1, is_stopped=True, costs={},
+            seed=self.seed, form=self.form, arrays=self.arrays, moments=(), own=own,
         )  # fmt: skip
         personal = {name: {key: own[name][key] for key in self.form.personal if key in own[name]} for name in own}
         shown = personal if self.form.personal else {}
-        return ClearResult(self.form.model(arrays), tuple(history), earned(history), {}, (), settings, state, shown)
+        model, notes = self.form.model(self.arrays), tuple(unusable_metrics(history))
+        return ClearResult(model, history, earned(history), {}, notes, self.settings, state, shown)
 
     def _round(self, arrays: Weights, number: int, settings: TaskSettings) -> tuple[Weights, SimulatedRound]:
-        began, shape, training = time.perf_counter(), self.form.shape, {}
+        began = time.perf_counter()
+        shape = self.form.shape
+        training = {}
         present, updates = self.begin(arrays, number), dict[str, ClearUpdate]()
         for trainer in present:
             try:
@@ -131,9 +148,11 @@ class ClearCampaign:
             training[trainer.person] = trainer.metrics
             model = self.form.model(weights, trainer.own)
             updates[trainer.person] = ClearUpdate(model, trainer.samples or 0, shape.flat(weights))
-        info, names = TrainingInfo.of(number, settings.rounds, "", self.seed), list(self.trainers)
+        info = TrainingInfo.of(number, settings.rounds, "", self.seed)
+        names = list(self.trainers)
         drawn = seeded_draw(self.seed)(number, names, settings.per_round) if settings.per_round is not None else ()
-        sampled, came = tuple(name for name in names if name in drawn), {trainer.person for trainer in present}
+        sampled = tuple(name for name in names if name in drawn)
+        came = {trainer.person for trainer in present}
         averaged, pay = len(updates) >= settings.min_participants, dict[str, Decimal]()
         if averaged:
             start = ClearUpdate(self.form.model(arrays), 0, shape.flat(arrays))

@@ -1,17 +1,13 @@
-"""Who is away in which round of a simulation."""
+"""Everyone in one process: the roles over a host, and each participant's agent in turn."""
 
-import inspect
-import random
 import time
-from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from crowdfl.crypto.compute import default_backend
 from crowdfl.documents.signed import Definition
-from crowdfl.errors import CrowdFLError, RoundEnded, ServiceUnavailable, SettingsError, SlotOverflow
+from crowdfl.errors import CrowdFLError, RoundEnded, ServiceUnavailable, SlotOverflow
 from crowdfl.learning.functions import FunctionTrainer
 from crowdfl.protocols.party import Costs
 from crowdfl.protocols.profile import Tools
@@ -22,139 +18,18 @@ from crowdfl.roles.participant.agent import Agent, Waits
 from crowdfl.roles.participant.chain import KeptChain
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import ManualClock
-from crowdfl.roles.records import Round, RoundState
+from crowdfl.roles.records import Round, taking_uploads
 from crowdfl.roles.sp.core import Draw, SpOptions, draw_at_random
 from crowdfl.settings import to_millionths
-from crowdfl.simulation.disks import MemoryDisk
+from crowdfl.simulation.disks import LeanDisk
+from crowdfl.simulation.dropouts import Away
 from crowdfl.simulation.host import PEOPLE, SP, Call, Deliver, Host
+from crowdfl.simulation.log import SimulationLog
 from crowdfl.simulation.recorder import Recorder, costs_by_role
-from crowdfl.storage.blobs import MemoryBlobs
-
-Dropouts = float | Mapping[str, int | Collection[int]] | Callable[[int, str], bool]
-"""A share of the people, drawn anew in each round; by name, the rounds that somebody misses; or a function (round, name)."""
-_NAMES = ("name", "person", "who", "participant", "client", "user")  # what a first parameter for people is called
-Away = Callable[[int], frozenset[str]]
-"""Who is away in a round."""
-
-
-def away_in(dropouts: Dropouts, people: Sequence[str], rounds: int, seed: int) -> Away:
-    """Who is away, as it was asked for; the same in every run.
-
-    Raises:
-        SettingsError: A share that is not one, a name that nobody has, or a round that does not come.
-    """
-    if callable(dropouts):
-        _check_function(dropouts)
-        return cache(lambda number: frozenset(who for who in people if dropouts(number, who)))  # each is asked once
-    if isinstance(dropouts, Mapping):
-        missed = {who: _rounds(who, found, people, rounds) for who, found in dropouts.items()}
-        return lambda number: frozenset(who for who, numbers in missed.items() if number in numbers)
-    return _drawn(dropouts, people, seed)
-
-
-def _check_function(function: Callable[..., object]) -> None:
-    """It takes a round and a name, in this order: the other way round, nobody would ever be away."""
-    try:
-        wanted = inspect.signature(function)
-    except (TypeError, ValueError):  # written in another language
-        return
-    try:
-        wanted.bind(1, "name")
-    except TypeError:
-        raise SettingsError(f"`dropouts` is a function of {wanted}; expected one of (round, name)") from None
-    if next(iter(wanted.parameters)) in _NAMES:
-        raise SettingsError(f"`dropouts` is a function of {wanted}; expected (round, name), in this order")
-
-
-def _drawn(share: float, people: Sequence[str], seed: int) -> Away:
-    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
-        raise SettingsError(
-            f"`dropouts` is {share!r}; expected a share from 0 to less than 1, a dictionary of names and rounds such as "
-            '{"ada": [2, 3]}, or a function (round, name)'
-        )
-    count = round(share * len(people))
-
-    def draw(number: int) -> frozenset[str]:
-        chance = random.Random(f"dropouts/{seed}/{number}")  # noqa: S311 -- a simulation, which repeats itself
-        return frozenset(chance.sample(list(people), count))
-
-    return draw
-
-
-def seeded_draw(seed: int, done: int = 0) -> Draw:
-    """By position, so that it is the same of names and of the pseudonyms that SP knows them by; after so many rounds."""
-
-    def draw(number: int, people: Sequence[str], count: int) -> list[str]:
-        chance = random.Random(f"sampled/{seed}/{number + done}")  # noqa: S311 -- a simulation, which repeats itself
-        return chance.sample(list(people), count)
-
-    return draw
-
-
-def _rounds(who: str, found: int | Collection[int], people: Sequence[str], rounds: int) -> frozenset[int]:
-    if who not in people:
-        raise SettingsError(f"`dropouts` names {who!r}, and nobody in the data is called so")
-    numbers = frozenset(found if isinstance(found, Collection) else [found])
-    if any(isinstance(number, bool) or not isinstance(number, int) for number in numbers):
-        raise SettingsError(f"`dropouts` has {found!r} for {who}; expected the number of a round, or a list of them")
-    if wrong := sorted(number for number in numbers if not 1 <= number <= rounds):
-        raise SettingsError(f"`dropouts` names round {wrong[0]} of {who}; the rounds are 1 to {rounds}")
-    return numbers
-
 
 _FOREVER = 10.0**9  # seconds
-_INTERNED = 1024  # bytes: what is longer is held once, however many people have it
 _STANDSTILLS = 200  # looks without anything happening
 _WAIT = 3600.0  # seconds that pass then
-
-
-class _LeanBlobs(MemoryBlobs):
-    """Blobs that everyone has the same, such as averages, are in memory once. An upload is its owner's alone, and goes."""
-
-    def __init__(self, common: dict[bytes, bytes]) -> None:
-        super().__init__()
-        self._common = common
-
-    def put_all(self, blobs: Mapping[str, bytes]) -> None:
-        super().put_all({name: self._interned(name, data) for name, data in blobs.items()})
-
-    def _interned(self, name: str, data: bytes) -> bytes:
-        own = len(data) <= _INTERNED or name.endswith("/upload")
-        return data if own else self._common.setdefault(data, data)
-
-
-class _LeanDisk(MemoryDisk):
-    def __init__(self) -> None:
-        super().__init__()
-        self._common: dict[bytes, bytes] = {}
-
-    def _new_blobs(self, name: str) -> MemoryBlobs:
-        return _LeanBlobs(self._common) if name.startswith("people/") else super()._new_blobs(name)
-
-
-@dataclass
-class SimulationLog:
-    """What happened, by round and person."""
-
-    events: dict[tuple[str, int], dict[str, Mapping[str, Any]]] = field(default_factory=lambda: defaultdict(dict))
-    late: dict[int, list[str]] = field(default_factory=lambda: defaultdict(list))
-    dropped: dict[int, frozenset[str]] = field(default_factory=dict)
-    up: dict[int, int] = field(default_factory=lambda: defaultdict(int))  # bytes from participants
-    down: dict[int, int] = field(default_factory=lambda: defaultdict(int))  # and to them
-    began: dict[int, float] = field(default_factory=dict)
-    paid: dict[str, int] = field(default_factory=dict)  # millionths
-    weights: dict[tuple[int, str], float] = field(
-        default_factory=dict
-    )  # of somebody's metrics, when an average was read
-
-    def of(self, what: str, number: int) -> dict[str, Mapping[str, Any]]:
-        """The events of one kind in a round, by person."""
-        return self.events.get((what, number), {})
-
-    def forget(self, number: int) -> None:
-        """What a round's record has taken over."""
-        for what in ("trained", "read", "uploaded", "rewarded"):
-            self.events.pop((what, number), None)
 
 
 @dataclass
@@ -182,17 +57,23 @@ class SimulatedCrowd:
         moments: Moments = (),
         reference: FunctionTrainer | None = None,
     ) -> None:
-        self.settings, self.counters, self.log = definition.settings, Recorder(keep_views=False), SimulationLog()
-        self.trainers, self.away, self._away_in, self._on_change = trainers, frozenset[str](), away_in, on_change
+        self.settings = definition.settings
+        self.trainers = trainers
+        self.counters = Recorder(keep_views=False)
+        self.log = SimulationLog()
+        self.away = frozenset[str]()
+        self._away_in = away_in
         self._reference = reference
         self._said: dict[str, Any] | None = None  # SP's status, while everyone has a turn
+        self._on_change = on_change
         self._on_read = on_read  # a round but the last is over, and everyone has read it; True ends the task
         tools = Tools(default_backend(), None, insecure_test_key, False, self.counters)
-        self.clock, self._is_stopped = ManualClock(1.0), False
+        self.clock = ManualClock(1.0)
+        self._is_stopped = False
         self.rounds: list[Round] = []  # as the servers left them
         # Rounds open here: nobody trains on before `on_read` has had its say.
         options = SpOptions(tools, checker=tools.backend, min_claim_window=0.0, draw=draw, opens_rounds=False)
-        self.host = Host(tools, disk=_LeanDisk(), clock=self.clock, wire=self._carry, options=options)
+        self.host = Host(tools, disk=LeanDisk(), clock=self.clock, wire=self._carry, options=options)
         self.task = self.host.create(definition, initial)
         invitations = self.host.requester.invite(self.task, len(trainers), _FOREVER)
         posted = self.host.requester.definition(self.task)
@@ -310,9 +191,9 @@ class SimulatedCrowd:
     def _away_now(self) -> frozenset[str]:
         """Until the window is over; where late uploads are not taken, until the round is."""
         last = self._last_round()
-        if last is None or last.state is not RoundState.OPEN:
+        if last is None or last.state not in taking_uploads(self.settings):
             return frozenset()
-        takes_late = self.settings.strategy == "retransmit" and last.is_late(self.settings, self.clock.now())
+        takes_late = self.settings.late > 0 and last.is_late(self.settings, self.clock.now())
         return frozenset() if takes_late else self.log.dropped[last.number]
 
     def _take_turns(self) -> None:
@@ -327,13 +208,13 @@ class SimulatedCrowd:
                     raise
 
     def _pass_time(self) -> None:
-        """To the end of the round's window, then to that of its grace; without an open round, an hour."""
+        """To the end of the round's window, then to that of late uploads; without an open round, an hour."""
         self._look()
         last, now = self._last_round(), self.clock.now()
-        if last is None or last.state is not RoundState.OPEN:
+        if last is None or last.state not in taking_uploads(self.settings):
             self.clock.time = now + _WAIT
         elif now < last.deadline(self.settings):
-            late = min(1.0, self.settings.grace / 2) if self.settings.strategy == "retransmit" else 0.0
+            late = min(1.0, self.settings.late / 2)
             self.clock.time = last.deadline(self.settings) + late
         else:
             self.clock.time = max(now, last.last_call(self.settings))
@@ -374,14 +255,14 @@ class SimulatedCrowd:
 
     def _note_upload(self, name: str, number: int, size: int) -> None:
         self.log.up[number] += size
-        now, known = self.clock.now(), self.rounds[number - 1].is_late(self.settings, self.clock.now())
-        if known and self.host.sp.store.round(self.task, number).is_late(
-            self.settings, now
-        ):  # or it was extended just now
+        now = self.clock.now()
+        if not self.rounds[number - 1].is_late(self.settings, now):
+            return
+        if self.host.sp.store.round(self.task, number).is_late(self.settings, now):  # else it was extended just now
             self.log.late[number].append(name)
 
     def _note(self, name: str, what: str, details: Mapping[str, Any]) -> None:
-        if what == "paid":
+        if what == "claimed":
             self.log.paid[name] = details["millionths"]
         if what == "read":
             self.note_read(name, details["round"], details)

@@ -4,7 +4,7 @@ import atexit
 import copy
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import cache
 from pathlib import Path
@@ -13,10 +13,12 @@ from typing import Any, Protocol
 from sqlalchemy import Dialect, event, select
 
 from crowdfl.roles.ports import Blobs
-from crowdfl.storage.blobs import FileBlobs, MemoryBlobs
+from crowdfl.storage.blobs import FileBlobs
+from crowdfl.storage.memory_blobs import MemoryBlobs
 from crowdfl.storage.sql import SqlStore
 from crowdfl.storage.tables import metadata
 
+_INTERNED = 1024  # bytes: what is longer is held once, however many people have it
 Contents = dict[str, Any]
 """By role, the rows of each table; by name, the blobs."""
 
@@ -55,6 +57,32 @@ class MemoryDisk:
         return stores | {name: blobs_of(blobs) for name, blobs in self._blobs.items()}
 
 
+class _LeanBlobs(MemoryBlobs):
+    """Blobs that everyone has the same, such as averages, are in memory once. An upload is its owner's alone, and goes."""
+
+    def __init__(self, common: dict[bytes, bytes]) -> None:
+        super().__init__()
+        self._common = common
+
+    def put_all(self, blobs: Mapping[str, bytes]) -> None:
+        super().put_all({name: self._interned(name, data) for name, data in blobs.items()})
+
+    def _interned(self, name: str, data: bytes) -> bytes:
+        own = len(data) <= _INTERNED or name.endswith("/upload")
+        return data if own else self._common.setdefault(data, data)
+
+
+class LeanDisk(MemoryDisk):
+    """For a crowd: what everyone has is held once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._common: dict[bytes, bytes] = {}
+
+    def _new_blobs(self, name: str) -> MemoryBlobs:
+        return _LeanBlobs(self._common) if name.startswith("people/") else super()._new_blobs(name)
+
+
 class FileDisk:
     """A folder: an SQLite database for each role, files for blobs. `durable=False` waits for no disk."""
 
@@ -81,7 +109,7 @@ class FileDisk:
         return SqlStore(url)
 
     def blobs(self, name: str) -> Blobs:
-        return FileBlobs(self.folder / name)
+        return FileBlobs(self.folder / name, durable=self._durable)
 
     def close(self) -> None:
         for store in self._opened:

@@ -34,7 +34,7 @@ class Point:
     @property
     def is_write(self) -> bool:
         """Or a message."""
-        return self.name.startswith(("store.", "blobs.", "keys."))
+        return self.name.startswith(("store.", "blobs.", "keys.", "guard."))
 
     def __str__(self) -> str:
         return f"{self.process} {self.name} {self.count} {self.moment}"
@@ -127,8 +127,8 @@ class LivedBlobs:
     def has(self, name: str) -> bool:
         return self._blobs.has(name)
 
-    def listing(self) -> dict[str, float]:
-        return self._blobs.listing()
+    def listing(self, inside: str = "") -> dict[str, float]:
+        return self._blobs.listing(inside)
 
     def put(self, name: str, data: bytes) -> None:
         self.put_all({name: data})

@@ -14,7 +14,6 @@ import numpy as np
 from crowdfl.crypto.compute import Backend, Progress, default_backend
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import (
-    AlreadyPaid,
     ModelMismatch,
     RewardsOff,
     RoundEnded,
@@ -71,7 +70,8 @@ class LocalFederation:
         profile_named(self.settings.profile)
         if self.settings.per_round is not None:
             raise SettingsError("`per_round` has no effect here: a round is of those whose updates you pass to it")
-        self.recorder, backend = Recorder(), backend or default_backend()
+        self.recorder = Recorder()
+        backend = backend or default_backend()
         watcher = Progress(progress) if progress else None
         tools = Tools(backend, watcher, insecure_test_key, constant_time, self.recorder)
         self.host = Host(tools, options=SpOptions(tools, checker=backend, min_claim_window=0.0, opens_rounds=False))
@@ -99,7 +99,8 @@ class LocalFederation:
         if len(updates) > self.settings.max_participants:
             raise TooManyUploads(f"{len(updates)} updates, at most {self.settings.max_participants} fit into a round")
         arrays = {who: self._checked(who, update) for who, update in updates.items()}
-        task, number = self._posted(), self.round_number + 1
+        task = self._posted()
+        number = self.round_number + 1
         # Participants train (elsewhere) and encrypt: what one of them refuses costs nobody a round.
         clipped = self._encrypted(task, number, arrays, {who: update.samples for who, update in updates.items()})
         # SP opens a round that was paid for, takes the uploads, averages and rewards with CSP.
@@ -112,7 +113,7 @@ class LocalFederation:
         if payment:
             paid = {who: self.host.people[who].open_reward(number) for who in updates if who not in rejected}
             rewards = {who: from_millionths(paid.get(who, 0)) for who in updates}
-        weights, model = map(self.host.sp.definition(task).shape.arrays, (average.weights, average.model))
+        weights, model = map(self.host.sp.core.definition(task).shape.arrays, (average.weights, average.model))
         seen = self.costs(), self.views(), clipped, rejected
         return RoundResult(weights, average.total, rewards, *seen, model, average.state)
 
@@ -130,11 +131,9 @@ class LocalFederation:
         """A participant claims all it has earned; CSP attests, SP pays. Claims end the task: no round follows."""
         if self.task is None or who not in self.host.people:
             raise UnknownParticipant(f"nobody called {who} took part")
-        if self.host.people[who].blobs.has("paid"):
-            raise AlreadyPaid(f"{who} was paid for this task already")
-        if self.host.sp.status(self.task)["state"] == "running":
+        if self.host.sp.tasks.status(self.task)["state"] == "running":
             self.host.requester.order(self.task, "cancel")
-        return from_millionths(self.host.people[who].claim(without_missing=True))
+        return from_millionths(self.host.people[who].claim())
 
     def costs(self) -> dict[str, Costs]:
         return costs_by_role(self.recorder)
@@ -158,8 +157,9 @@ class LocalFederation:
     def _posted(self) -> str:
         """The task; it is posted, and KGC deals its keys, once the model's shapes are known."""
         if self.task is None:
-            shape, words = self._shape or ModelShape((), ()), "a task in one process"
-            definition = Definition(words, words, words, shape, self.settings, FOREVER, {})
+            shape = self._shape or ModelShape((), ())
+            words = "a task in one process"
+            definition = Definition(words, words, words, shape, self.settings, int(FOREVER), {})
             self.task = self.host.create(definition, [np.zeros(sides) for sides in shape.shapes])
         return self.task
 

@@ -17,18 +17,19 @@ from crowdfl.crypto.randomness import secret_hex
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import ServiceUnavailable
-from crowdfl.protocols.profile import ParticipantKeys, Tools
+from crowdfl.protocols.profile import Tools
 from crowdfl.roles.csp import Csp
+from crowdfl.roles.guard import Guard
 from crowdfl.roles.kgc import Kgc
-from crowdfl.roles.participant.claims import ClaimTime
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import Blobs, Clock, CspPeer, KgcPeer, ManualClock
-from crowdfl.roles.records import DepositState, PaidClaim
+from crowdfl.roles.records import DepositState
 from crowdfl.roles.requester import Requester
 from crowdfl.roles.sp.core import SpOptions, SpPorts
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.simulation.disks import Disk, MemoryDisk
 from crowdfl.simulation.faults import Crash, Life, LivedBlobs, Plan, nothing_happens
+from crowdfl.simulation.links import KgcFor, KgcFront, LinkToCsp, LinkToKgc, LinkToSp, SpFront
 from crowdfl.storage.sql import SqlStore
 
 FOREVER = 10.0**9  # seconds: nothing in one process waits for a deadline
@@ -78,7 +79,10 @@ class Host:
         sps: int = 1,
         csps: int = 1,
     ) -> None:
-        self.tools, self.clock, self.network, self.faults = tools, clock or ManualClock(), wire, faults
+        self.tools = tools
+        self.clock = clock or ManualClock()
+        self.network = wire
+        self.faults = faults
         self.disk = disk or MemoryDisk(self.clock.now)
         self.options = options or SpOptions(tools, checker=tools.backend, min_claim_window=0.0)
         self.signing = signing or SigningKey.fresh()  # KGC's
@@ -88,8 +92,10 @@ class Host:
         self._roles: dict[str, Any] = {}
         self._tasks: dict[str, str] = {}  # of people
         self._names = {KGC: _processes(KGC, 1), SP: _processes(SP, sps), CSP: _processes(CSP, csps)}
-        self._fronts = {name: _SpFront(self, name) for name in self._names[SP]}
-        self.kgc_link, self.sp_link = _KgcFront(self, KGC), self._fronts[SP]  # as people and the requester are answered
+        self._fronts = {name: SpFront(partial(self.role, name), self.confirm_deposits) for name in self._names[SP]}
+        # As people and the requester are answered.
+        self.kgc_link = KgcFront(partial(self.role, KGC))
+        self.sp_link = self._fronts[SP]
         self.restart()
         self.requester = self.new_requester()
 
@@ -162,21 +168,28 @@ class Host:
     def new_csp(self, disk: Disk | None = None, name: str = CSP) -> Csp:
         """A process of CSP; there may be others on the same disk."""
         life = self._born(name)
-        blobs, keys = self._blobs("csp/blobs", life, disk), self._blobs("csp/keys", life, disk)
-        return Csp(self._store(CSP, life, disk), blobs, keys, self.kgc_for(name), self.signing.public, self.tools)
+        store = self._store(CSP, life, disk)
+        own = *self._folders(CSP, life, disk), Guard(self._blobs("csp/guard", life, disk), store, CSP)
+        return Csp(store, *own, self.kgc_for(name), self.signing.public, self.clock, self.tools)
 
     def new_sp(self, options: SpOptions | None = None, disk: Disk | None = None, name: str = SP) -> Sp:
         """A process of SP; there may be others on the same disk."""
         life = self._born(name)
-        blobs, keys = self._blobs("sp/blobs", life, disk), self._blobs("sp/keys", life, disk)
-        peers = self.kgc_for(name), self.csp_for(name)
-        ports = SpPorts(self._store(SP, life, disk), self.clock, blobs, keys, *peers, self.signing.public)
+        store = self._store(SP, life, disk)
+        own = *self._folders(SP, life, disk), Guard(self._blobs("sp/guard", life, disk), store, SP)
+        ports = SpPorts(store, self.clock, *own, self.kgc_for(name), self.csp_for(name), self.signing.public)
         return Sp(ports, options or self.options)
 
     def new_requester(self) -> Requester:
         life = self._born(REQUESTER)
-        blobs, peers = self._blobs(REQUESTER, life), (self._peer(life, KGC), self._peer(life, SP))
-        return Requester(blobs, self.clock, *peers, self.signing.public, self.tools)
+        return Requester(
+            self._blobs(REQUESTER, life),
+            self.clock,
+            LinkToKgc(self.carry, life, KGC),
+            LinkToSp(self.carry, life, SP),
+            self.signing.public,
+            self.tools,
+        )
 
     def new_participant(self, task: str, name: str) -> Participant:
         life = self._born(f"{PEOPLE}{name}")
@@ -185,23 +198,21 @@ class Host:
         return Participant(
             task,
             self._blobs(f"{PEOPLE}{name}", life),
-            self._peer(life, KGC),
-            self._peer(life, SP),
+            LinkToKgc(self.carry, life, KGC),
+            LinkToSp(self.carry, life, SP),
             self.signing.public,
             self.tools,
             least_participants=1,
-            claim_time=ClaimTime(self.clock.now),
+            now=self.clock.now,
         )
 
     # A host whose servers reach each other in another way says so in these two.
 
     def kgc_for(self, process: str) -> KgcPeer:
-        found: KgcPeer = self._peer(self._lives[process], KGC)
-        return found
+        return LinkToKgc(self.carry, self._lives[process], KGC)
 
     def csp_for(self, process: str) -> CspPeer:
-        found: CspPeer = self._peer(self._lives[process], CSP)
-        return found
+        return LinkToCsp(self.carry, self._lives[process], CSP)
 
     @property
     def kgc(self) -> Kgc:
@@ -252,7 +263,8 @@ class Host:
 
     def _deliver(self, call: Call, to: str | None = None) -> Any:  # noqa: ANN401
         process = to or next(filter(self.is_running, self._names[call.receiver]), call.receiver)
-        front, life = self._front(process, call.sender), self._lives[process]
+        front = self._front(process, call.sender)
+        life = self._lives[process]
         try:
             reply = getattr(front, call.name)(*call.arguments, **call.named)
         except Crash as crash:
@@ -261,6 +273,8 @@ class Host:
             raise ServiceUnavailable(f"{process} died before it had answered") from None
         if life.is_over:  # its reply never left it
             raise ServiceUnavailable(f"{process} died before it had answered")
+        if (call.receiver, call.name) == (CSP, "answer"):  # the reply has left
+            self.act(process, lambda csp: csp.tidy(call.arguments[0]))
         return reply
 
     def _front(self, process: str, sender: str) -> Any:  # noqa: ANN401
@@ -288,7 +302,9 @@ class Host:
         """As SP's operator: in one process, money that is announced is there."""
         for deposit in self.sp.store.deposits(task):
             if deposit.state is DepositState.PENDING:
-                self.sp.confirm_deposit(task, deposit.name, deposit.amount)
+                self.sp.deposits.confirm(
+                    task, deposit.name, deposit.amount, self.sp.core.definition(task).settings.currency
+                )
 
     def tick(self) -> bool:
         """A step of every process of SP that runs, one after the other."""
@@ -310,11 +326,11 @@ class Host:
         return store
 
     def _blobs(self, name: str, life: Life, disk: Disk | None = None) -> Blobs:
-        kind = "keys" if name.endswith("/keys") else "blobs"
-        return LivedBlobs((disk or self.disk).blobs(name), life, kind)
+        folder = name.rpartition("/")[2]
+        return LivedBlobs((disk or self.disk).blobs(name), life, folder if folder in ("keys", "guard") else "blobs")
 
-    def _peer(self, life: Life, receiver: str) -> Any:  # noqa: ANN401
-        return _Peer(self, life, receiver)
+    def _folders(self, role: str, life: Life, disk: Disk | None = None) -> tuple[Blobs, Blobs]:
+        return self._blobs(f"{role}/blobs", life, disk), self._blobs(f"{role}/keys", life, disk)
 
     def _other_options(self) -> SpOptions:
         return replace(self.options, owner=secret_hex(8))
@@ -322,114 +338,3 @@ class Host:
 
 def _processes(role: str, count: int) -> tuple[str, ...]:
     return tuple(role if number == 1 else f"{role}{number}" for number in range(1, count + 1))
-
-
-class _Peer:
-    """A role, as one process reaches it."""
-
-    def __init__(self, host: Host, life: Life, receiver: str) -> None:
-        self._host, self._life, self._receiver = host, life, receiver
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return partial(self._ask, name)
-
-    def _ask(self, name: str, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401
-        with self._life.passing(f"{self._receiver}.{name}"):
-            return self._host.carry(self._life.process, self._receiver, name, arguments, named)
-
-
-class _Front:
-    """A process as it is at this moment: it may be started again while its peers live on. What is not defined is its own."""
-
-    def __init__(self, host: Host, process: str) -> None:
-        self._host, self._process = host, process
-
-    @property
-    def _own(self) -> Any:  # noqa: ANN401
-        return self._host.role(self._process)
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        return getattr(self._own, name)
-
-
-@dataclass(frozen=True)
-class KgcFor:
-    """KGC as it answers a server."""
-
-    kgc: Kgc
-    role: str
-
-    def bundle(self, task: str) -> tuple[str, str, bytes]:
-        return self.kgc.bundle(task, self.role)
-
-    def dealt(self, task: str, number: int) -> bytes:
-        return b"".join(self.kgc.dealt(task, self.role, number))
-
-    def acknowledge(self, task: str) -> bool:
-        return self.kgc.acknowledge(task, self.role)
-
-
-class _KgcFront(_Front):
-    """KGC as it answers people and the requester."""
-
-    def done(self, task: str) -> None:
-        self._own.acknowledge(task, "requester")
-
-
-class _SpFront(_Front):
-    """SP as it answers people and the requester."""
-
-    def deposit(self, task: str, name: str, amount: int) -> None:
-        """Announced by the requester, and confirmed by the operator, who is nobody else here."""
-        self._own.deposit(task, name, amount)
-        self._host.confirm_deposits(task)
-
-    def papers(self, task: str) -> tuple[str, str]:
-        stored = self._own.store.task(task)
-        return stored.definition, stored.appointment
-
-    def initial_weights(self, task: str) -> bytes:
-        return bytes(self._own.blobs.get(f"{task}/initial"))
-
-    def send(self, task: str, number: int, keys: ParticipantKeys, upload: bytes) -> str:
-        """The digest stands for a receipt: within one process nobody has to prove anything."""
-        return str(self._own.upload(task, number, keys.who, upload).digest)
-
-    def uploaded(self, task: str, number: int, keys: ParticipantKeys) -> str | None:
-        entry = self._own.store.upload(task, number, keys.who)
-        return None if entry is None else str(entry.digest)
-
-    def is_drawn(self, task: str, number: int, keys: ParticipantKeys) -> bool:
-        return bool(self._own.is_drawn(task, number, keys.who))
-
-    def average(self, task: str, number: int, keys: ParticipantKeys) -> bytes:
-        return bytes(self._own.publication(task, number, keys.who))
-
-    def reward(self, task: str, number: int, keys: ParticipantKeys) -> bytes:
-        return bytes(self._own.envelope(task, number, keys.who))
-
-    def claim(self, task: str, claim: bytes, _keys: ParticipantKeys) -> PaidClaim:
-        found: PaidClaim = self._own.claim(task, claim)
-        return found
-
-    def pay_to(self, task: str, sealed: bytes, keys: ParticipantKeys) -> None:
-        self._own.pay_to(task, keys.who, sealed)
-
-    def enrol(self, task: str, certificate: str, consent: str | None = None) -> str | None:
-        self._own.enrol(task, certificate, consent)
-        return None
-
-    def leave(self, task: str, keys: ParticipantKeys, *, withdraw: bool = False) -> dict[str, list[int]]:
-        if not withdraw:
-            self._own.leave(task, keys.who)
-            return {}
-        found: dict[str, list[int]] = self._own.withdraw(task, keys.who)
-        return found
-
-    def final(self, task: str, number: int) -> bytes:
-        return bytes(self._own.publication(task, number, None))
-
-    def movements(self, task: str) -> list[dict[str, Any]]:
-        return [vars(movement) for movement in self._own.statement(task).movements]

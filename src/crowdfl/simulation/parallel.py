@@ -106,7 +106,8 @@ class Workers(ExitStack):
             raise SettingsError(f"`workers` is {count!r}; expected how many people train at once, 1 or more, or None")
         if count is not None and "fork" not in multiprocessing.get_all_start_methods():
             raise SettingsError("`workers` needs a system that can fork, such as Linux: leave it out here")
-        self._count, self._devices = count, devices_of(device)
+        self._count = count
+        self._devices = devices_of(device)
         self._workers: list[_Worker] = []
         self._places: dict[str, int] = {}
         self._trainers: Mapping[str, ParallelTrainer] = {}
@@ -116,7 +117,8 @@ class Workers(ExitStack):
         """From here on; all that the functions need is there."""
         self._trainers = trainers
         for trainer in trainers.values():
-            trainer.workers, trainer.device = self, self._devices[0]
+            trainer.workers = self
+            trainer.device = self._devices[0]
         if self._count is None:
             return
         _require_unused_gpu(self._devices)

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
+from crowdfl.crypto.coins import Coins
 from crowdfl.crypto.entropy import REPLAYED_SEAL, SOURCE
-from crowdfl.crypto.randomness import Coins, secret_bytes
+from crowdfl.crypto.randomness import secret_bytes
 
 _KEM_ID, _SUITE_ID = b"KEM\0\x20", b"HPKE\0\x20\0\1\0\3"  # X25519, HKDF-SHA256, ChaCha20Poly1305
 

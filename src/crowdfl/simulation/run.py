@@ -4,8 +4,9 @@ import inspect
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Unpack
@@ -14,6 +15,7 @@ from weakref import WeakSet
 import numpy as np
 
 from crowdfl.documents.signed import Definition
+from crowdfl.effects import require_effect
 from crowdfl.errors import NothingToAverage, NothingToContribute, SettingsError
 from crowdfl.learning.functions import (
     NOT_METRICS,
@@ -27,23 +29,32 @@ from crowdfl.learning.functions import (
     units_for,
     weighted_mean,
 )
-from crowdfl.learning.models.forms import ModelForm, dictionary_form
-from crowdfl.learning.models.shape import ModelShape, Weights
+from crowdfl.learning.models.forms import ModelForm
+from crowdfl.learning.models.shape import Weights
+from crowdfl.privacy import AverageNoise, RoundPrivacy, forecast
+from crowdfl.protocols.profile import TaskSpec
 from crowdfl.protocols.registry import profile_named
 from crowdfl.protocols.shares.dealing.keys import REQUESTER
 from crowdfl.protocols.shares.server_optimizers import Moments
+from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.records import Round, RoundState
+from crowdfl.schema import in_seconds
 from crowdfl.settings import TaskOptions, TaskSettings, from_millionths, option_words, to_millionths
+from crowdfl.simulation.arguments import require_arguments
 from crowdfl.simulation.bounds import require_enough, settings_for
 from crowdfl.simulation.checkpoint import Checkpoint, added_costs, jsonable, own_folder
 from crowdfl.simulation.clear import ClearCampaign, ClearResult, Rule
-from crowdfl.simulation.crowd import Away, Dropouts, SimulatedCrowd, away_in, seeded_draw
+from crowdfl.simulation.crowd import SimulatedCrowd
+from crowdfl.simulation.draws import seeded_draw
+from crowdfl.simulation.dropouts import Away, Dropouts, away_in
+from crowdfl.simulation.history import FinishedRound, SimulatedRound, earned, unusable_metrics
 from crowdfl.simulation.parallel import ParallelTrainer, Workers
-from crowdfl.simulation.result import FinishedRound, Shown, SimulatedRound, SimulationResult, earned, shown
-from crowdfl.storage.model_files import read_initial
+from crowdfl.simulation.result import SimulationResult
+from crowdfl.simulation.shown import Shown, shown
+from crowdfl.storage.model_files import initial_model
 
-_CLAIM_WINDOW = 10.0**9  # seconds: nobody is late in one process
+_CLAIM_WINDOW = 10**9  # seconds: nobody is late in one process
 
 
 def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a name
@@ -101,7 +112,7 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
         folder: Where a checkpoint is written after each round. The same call goes on where it stopped, also after a crash,
             and returns at once when all is done; another campaign's folder is refused, and one that another program uses.
         dropouts: Who is away: a share of the people, drawn anew in each round; a dictionary of names and the rounds that they
-            miss; or a function `(round, name)`. With `strategy="retransmit"` their updates come late and are taken.
+            miss; or a function `(round, name)`. With `late="10 min"` their updates come late and are taken.
         fraction: Client sampling: this share of the people, drawn anew, is in each round, in place of `per_round`, which says
             how many are. Who is not drawn is no dropout.
         personalize: Layers that stay with each person (FedPer): names in a dictionary or `state_dict`, or patterns such as
@@ -136,9 +147,11 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
         NotFinite: Somebody's training returned NaN or infinity; the error names the person and the round.
         NothingToAverage: No round found enough participants.
 
-    What your functions raise comes out as it is, with a note whose data it was. An interruption (Ctrl-C) is raised too, and
-    keeps what was done: the finished rounds are in its attribute `result`, in a notebook `sys.last_value.result`.
+    What your functions raise comes out as it is, with a note whose data it was. Every error, and an interruption (Ctrl-C),
+    keeps what was done: the finished rounds are in its attribute `result`, in a notebook `sys.last_value.result`. A round is
+    finished, and in `folder`, before `on_round` is told of it.
     """
+    require_arguments(simulate, settings, seed)
     require_functions(train, evaluate, evaluate_central=evaluate_central, on_round=on_round, in_the_clear=in_the_clear)
     people = _named(data)
     require_enough(list(people))
@@ -149,6 +162,7 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
         given |= {"reference": True, "weighting": given.get("weighting", "equal")}
     if fraction is not None:
         given["per_round"] = _share_of(people, fraction, given)
+    given = in_seconds(TaskSettings, given)
     functions = _Functions(train, evaluate, evaluate_central, on_round)
     place = None if folder is None else Path(folder)
     simulation = _Simulation(functions, people, given, seed, insecure_test_key, place, personalize, reference)
@@ -162,15 +176,12 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
                 return done
             away = away_in(dropouts, list(people), simulation.asked["rounds"], seed)
             told = shown(progress, len(people), simulation.asked["rounds"])
-            with told, Workers(workers, device) as simulation.workers:
+            with told, Workers(workers, device) as simulation.workers, simulation.leaving_result():
                 if in_the_clear is not None:
                     return simulation.run_in_the_clear(in_the_clear, initial, away, told)
                 return simulation.run(initial, away, told)
     except FunctionRaised as raised:
         error = raised.error
-    except KeyboardInterrupt as stopped:
-        simulation.leave_result(stopped)
-        raise
     raise error
 
 
@@ -221,6 +232,7 @@ class _Simulation:
     asked: dict[str, Any] = field(default_factory=dict)  # with what a resumed campaign had
     _before: Checkpoint | None = None
     _state: Checkpoint | None = None
+    _clear: ClearCampaign | None = None
     _notes: list[str] = field(default_factory=list)
 
     def find(self, resume: Any, initial: Any) -> SimulationResult | None:  # noqa: ANN401
@@ -232,7 +244,7 @@ class _Simulation:
                 raise SettingsError(f"{resume} holds no campaign that could go on: pass a result, or the folder of one")
         kept = Checkpoint.read(self.folder) if self.folder is not None else None
         if kept is not None and self.folder is not None:
-            shape = None if initial is None else ModelForm.of(_read(initial), kept.form.personal).shape
+            shape = None if initial is None else ModelForm.of(initial_model(initial), kept.form.personal).shape
             kept.require_same(self.folder, list(self.people), self.given, self.seed, shape)
         self._before = self._state = kept or resumed
         before = self._before
@@ -249,15 +261,21 @@ class _Simulation:
             )
         return None
 
-    def leave_result(self, stopped: KeyboardInterrupt) -> None:
-        if self._state is not None:
-            stopped.result = self._result_of(self._state)  # type: ignore[attr-defined]
-            go_on = (
-                "the same call goes on" if self.folder else "`sys.last_value.result` in a notebook; `resume=` goes on"
-            )
-            stopped.add_note(
-                f"(from CrowdFL: {len(self._state.history)} rounds are kept in this error's `result`: {go_on})"
-            )
+    @contextmanager
+    def leaving_result(self) -> Iterator[None]:
+        """Whatever ends a campaign, the rounds that were finished are the caller's."""
+        try:
+            yield
+        except BaseException as raised:
+            done = self._result_of(self._state) if self._state is not None else self._clear and self._clear.result()
+            if done:
+                error = raised.error if isinstance(raised, FunctionRaised) else raised
+                go_on = "`sys.last_value.result` in a notebook" + ("" if self._clear else "; `resume=` goes on")
+                go_on = "the same call goes on" if self.folder else go_on
+                error.add_note(f"(from CrowdFL: {len(done.history)} rounds are kept in this error's `result`: {go_on})")
+                with suppress(AttributeError):  # an error with slots has no room
+                    error.result = done  # type: ignore[attr-defined]
+            raise
 
     @property
     def _done(self) -> int:
@@ -265,12 +283,17 @@ class _Simulation:
         return 0 if self._before is None else len(self._before.history)
 
     def run(self, initial: Any, away: Away, told: Shown) -> SimulationResult:  # noqa: ANN401
-        began, done, before = time.perf_counter(), self._done, self._before
+        began = time.perf_counter()
+        done = self._done
+        before = self._before
         checked = TaskSettings.of(**{"max_participants": len(self.people)} | self.asked)  # before anything is trained
         if checked.budget is not None and not to_millionths(checked.budget):
             del self.asked["budget"]  # nothing to pay is no budget
         profile_named(self.asked["profile"])
+        require_effect(checked, self.given)
         form, start = self._start(initial)
+        if checked.epsilon is not None:
+            self._foresee(checked, form.shape.parameters, told)
         trainers = self._trainers(form)
         self.workers.start(trainers)
         if before is None:
@@ -330,6 +353,13 @@ class _Simulation:
             )
         return self._result(crowd)
 
+    def _foresee(self, settings: TaskSettings, parameters: int, told: Shown) -> None:
+        """What noise will do to this model with this crowd, before anybody trains for it; too much of it is refused."""
+        if settings.profile == "shares":
+            SharesShape(TaskSpec("", settings, parameters)).require_signal()
+            self._notes.append(forecast(settings, parameters))
+            told.noted(self._notes[-1])
+
     def run_in_the_clear(self, rule: Rule, initial: Any, away: Away, told: Shown) -> ClearResult:  # noqa: ANN401
         form, start = self._start(initial)
         trainers, of = self._trainers(form), self.functions
@@ -343,20 +373,21 @@ class _Simulation:
         def stops(done: FinishedRound) -> bool:
             return of.on_round is not None and _is_true(of.on_round(done))
 
-        campaign = ClearCampaign(rule, form, trainers, begin, self.asked, self.seed, of.evaluate_central, stops)
-        return campaign.run(start, told)
+        self._clear = ClearCampaign(rule, form, trainers, begin, self.asked, self.seed, of.evaluate_central, stops)
+        return self._clear.run(start, told)
 
     def _start(self, initial: Any) -> tuple[ModelForm, Weights]:  # noqa: ANN401
         before = self._before
         if before is None:
-            model = _read(initial) if initial is not None else self._first_model()
+            model = initial_model(initial) if initial is not None else self._first_model()
             form = ModelForm.of(model, self.personalize)
-            return form, form.arrays(model)
+            whose = "train(None, data) made" if initial is None else "`initial`"
+            return form, form.arrays(model, f"{whose} is what everyone starts from, and takes finite numbers")
         form, personal = before.form, before.form.personal
         if self.personalize and ModelForm.of(before.model, self.personalize).personal != personal:
             raise SettingsError(f"`personalize` of this campaign is {', '.join(personal) or 'empty'}: it stays so")
         return (
-            form if initial is None else ModelForm.of(_read(initial), personal).ordered_as(form.shape)
+            form if initial is None else ModelForm.of(initial_model(initial), personal).ordered_as(form.shape)
         ), before.arrays
 
     def _first_model(self) -> Any:  # noqa: ANN401
@@ -364,7 +395,9 @@ class _Simulation:
         return first_model(self.functions.train, data, TrainingInfo.of(0, self.asked["rounds"], name, self.seed))
 
     def _trainers(self, form: ModelForm) -> dict[str, "_Trainer"]:
-        rounds, seed, of = self.asked["rounds"], self.seed, self.functions
+        rounds = self.asked["rounds"]
+        seed = self.seed
+        of = self.functions
         made = {
             name: _Trainer(of.train, of.evaluate, data, form, name, rounds, seed) for name, data in self.people.items()
         }
@@ -390,7 +423,7 @@ class _Simulation:
 
     def _begin(self, trainers: Mapping[str, "_Trainer"], arrays: Weights, away: Away, number: int) -> list["_Trainer"]:
         """Who will train in a round; workers begin with it."""
-        missing = away(number) if self.asked.get("strategy") != "retransmit" else frozenset()
+        missing = away(number) if not self.asked.get("late") else frozenset()
         if (count := self.asked.get("per_round")) is not None:
             missing |= self.people.keys() - set(seeded_draw(self.seed)(number, list(self.people), count))
         present = [trainer for name, trainer in trainers.items() if name not in missing]
@@ -412,14 +445,37 @@ class _Simulation:
         """Keep a round that is over and read, and tell of it. True: no further round. `reader` None: the requester."""
         form = next(iter(crowd.trainers.values())).form
         arrays = crowd.host.requester.model(crowd.task) if reader is None else reader.model()
-        record, model, of = self._round(crowd, round_), form.model(arrays), self.functions
-        if of.evaluate_central is not None and record.is_averaged:
-            info = TrainingInfo.of(record.number, self.asked["rounds"], "", self.seed)
-            record = replace(record, central=central_metrics(of.evaluate_central, model, info))
-        record = replace(record, seconds=time.perf_counter() - crowd.log.began[round_.number])
-        crowd.log.forget(round_.number)
+        record = self._round(crowd, round_)
+        model = form.model(arrays)
+        of = self.functions
+        try:
+            if of.evaluate_central is not None and record.is_averaged:
+                info = TrainingInfo.of(record.number, self.asked["rounds"], "", self.seed)
+                record = replace(record, central=central_metrics(of.evaluate_central, model, info))
+        finally:
+            record = replace(record, seconds=time.perf_counter() - crowd.log.began[round_.number])
+            crowd.log.forget(round_.number)
+            state = self._keep(self._checkpoint(crowd, record, settings, arrays, reader))
+        told.finished(record)
+        if of.on_round is None or not _is_true(
+            of.on_round(FinishedRound(**vars(record), model=model, costs=state.costs))
+        ):
+            return False
+        if record.number < settings.rounds:
+            self._keep(replace(state, is_stopped=True))
+        return True
+
+    def _checkpoint(
+        self,
+        crowd: SimulatedCrowd,
+        record: SimulatedRound,
+        settings: TaskSettings,
+        arrays: Weights,
+        reader: Participant | None,
+    ) -> Checkpoint:
+        form = next(iter(crowd.trainers.values())).form
         before = self._before
-        state = Checkpoint(
+        return Checkpoint(
             history=(*(self._state.history if self._state else ()), record),
             settings=settings,
             asked=jsonable(self.given),
@@ -433,17 +489,18 @@ class _Simulation:
             moments=crowd.moments(reader, form.shape.parameters),
             own={name: trainer.own for name, trainer in crowd.trainers.items()},
         )
-        stops = False
-        told.finished(record)
-        if of.on_round is not None:
-            stops = _is_true(of.on_round(FinishedRound(**vars(record), model=model, costs=state.costs)))
-        self._state = replace(state, is_stopped=stops and record.number < settings.rounds)
+
+    def _keep(self, state: Checkpoint) -> Checkpoint:
+        """Before anybody is told of the round: what a logger raises must not cost it."""
+        self._state = state
         if self.folder is not None:
-            self._state.write(self.folder)
-        return stops
+            state.write(self.folder)
+        return state
 
     def _round(self, crowd: SimulatedCrowd, round_: Round) -> SimulatedRound:
-        number, log, averaged = round_.number, crowd.log, round_.state is RoundState.REWARDED
+        number = round_.number
+        log = crowd.log
+        averaged = round_.state is RoundState.REWARDED
         trained, read = log.of("trained", number), log.of("read", number)
         by_person = {
             name: {key: value for key, value in details.items() if key not in NOT_METRICS}
@@ -470,12 +527,28 @@ class _Simulation:
             by_person=by_person,
             training=weighted_mean([(one["metrics"], one["samples"]) for one in trained.values()]),
             training_by_person={name: one["metrics"] for name, one in trained.items() if one["metrics"]},
+            privacy=self._privacy(crowd, number, opened=averaged) if crowd.settings.epsilon is not None else None,
+        )
+
+    def _privacy(self, crowd: SimulatedCrowd, number: int, *, opened: bool) -> RoundPrivacy:
+        log = crowd.log
+        noise = next(iter(log.of("noise", number).values()), None)
+        return RoundPrivacy.of(
+            crowd.settings,
+            (one.privacy for one in (self._state.history if self._state else ()) if one.privacy is not None),
+            charged=log.of("trained", number),
+            spent_by=log.of("uploaded", number) if opened else (),
+            noise=None if noise is None else AverageNoise(**{name: noise[name] for name in noise if name != "round"}),
+            updates=[one["length"] for one in log.of("trained", number).values()],
         )
 
     def _read_last(self, crowd: SimulatedCrowd, last: Round) -> None:
         """The task's last average is the requester's; everyone evaluates it here."""
         if last.state is RoundState.REWARDED:
-            arrays = crowd.host.requester.model(crowd.task)
+            average = crowd.host.requester.read(crowd.task, last.number)
+            arrays = crowd.host.requester.definition(crowd.task).shape.arrays(average.model)
+            if average.noise is not None:
+                crowd.log.events["noise", last.number][REQUESTER] = asdict(average.noise)
             for name, trainer in crowd.trainers.items():
                 crowd.note_read(name, last.number, trainer.evaluate(arrays, last.number))
 
@@ -505,7 +578,7 @@ class _Simulation:
             history=history,
             rewards=rewards if state.settings.budget is not None else {},
             costs=state.costs,
-            notes=(*_notes(state.form, history), *notes),
+            notes=(*_notes(state.form, history), *unusable_metrics(history), *notes),
             settings=state.settings,
             checkpoint=state,
             personal={
@@ -527,15 +600,6 @@ def _is_earlier(initial: Any, start: Weights) -> bool:  # noqa: ANN401
         return True
     models = [one.checkpoint.form.arrays(one.model) for one in _RESULTS]  # in its types, as it was handed out
     return any(len(one) == len(start) and all(map(np.array_equal, one, start)) for one in models)
-
-
-def _read(initial: Any) -> Any:  # noqa: ANN401
-    """A model, or the one in a file."""
-    if not isinstance(initial, str | os.PathLike):
-        return initial
-    arrays = read_initial(Path(initial))
-    model = dictionary_form(ModelShape.of(arrays)).model(list(arrays.values()))
-    return model[0] if isinstance(model, list) and len(model) == 1 else model
 
 
 def _carried(before: Checkpoint, given: Mapping[str, Any], people: int) -> dict[str, Any]:

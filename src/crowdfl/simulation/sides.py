@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.protocols.capabilities import CarriesOver, DealsFiles, Enrols, FollowsModel, TakesDealt, TakesReference
+from crowdfl.protocols.capabilities import CarriesOver, DealsFiles, FollowsModel, TakesDealt, TakesReference
 from crowdfl.protocols.common.keyed import keyed_party
 from crowdfl.protocols.exchange import Ask, ask_directly
 from crowdfl.protocols.profile import (
@@ -43,9 +43,8 @@ def told(server: _Server, people: Iterable[Identity], dealt: Callable[[int], Any
     """A server with whom it knows, and where it finds what KGC dealt for a round."""
     if isinstance(server, TakesDealt):
         server.set_dealt_loader(dealt)
-    if isinstance(server, Enrols):
-        for identity in people:
-            server.enrol(identity)
+    for identity in people:
+        server.enrol(identity)
     return server
 
 
@@ -88,7 +87,7 @@ class Sides:
         self.keys: dict[str, ParticipantKeys] = {}
         self.people: dict[str, ParticipantProtocol] = {}
         self.left: bytes | None = None  # by the last round that was published
-        self._servers: list[Enrols] = []
+        self._servers: list[SpProtocol | CspProtocol] = []
         self.sp, self.csp, self.requester = self.fresh_sp(), self.fresh_csp(), self.fresh_requester()
         for who in people:
             self.participant(who)
@@ -125,8 +124,7 @@ class Sides:
 
     def _knowing(self, role: str, server: _Server) -> _Server:
         told(server, (keys.identity for keys in self.keys.values()), partial(self.dealt, role))
-        if isinstance(server, Enrols):
-            self._servers.append(server)
+        self._servers.append(server)
         return server
 
     @cached_property

@@ -199,7 +199,8 @@ def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, on_byt
     file = tar.extractfile(member) if checked.isreg() else None
     if file is None or checked.name != member.name:
         raise BackupDamaged(f"the archive holds {member.name[:100]!r}, which is not a plain file: it was altered")
-    path, reader = folder / checked.name, _Hashing(file, on_bytes)
+    path = folder / checked.name
+    reader = _Hashing(file, on_bytes)
     try:
         _make_folders(path.parent)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)

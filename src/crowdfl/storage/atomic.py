@@ -16,11 +16,13 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _LONGEST_SECRET = 1000
 
 
-def write_private(path: Path, data: bytes, *, overwrite: bool = False, sync_folder: bool = True) -> None:
+def write_private(
+    path: Path, data: bytes, *, overwrite: bool = False, sync: bool = True, sync_folder: bool = True
+) -> None:
     """Put `data` at `path`, mode 0600, on disk when this returns; a crash leaves the old file or the new, never a part.
 
     Without `overwrite` an existing file stays, whoever wins the race, and FileExistsError is raised. Without `sync_folder` the
-    name is durable once its folder is.
+    name is durable once its folder is, and without `sync` neither name nor data survives a power cut for sure.
     """
     # Beside its destination, because a rename is atomic only within one file system; hidden, so that no `*` matches it.
     temporary = os.path.join(os.path.dirname(path), f".{secret_hex(12)}.part")
@@ -30,7 +32,7 @@ def write_private(path: Path, data: bytes, *, overwrite: bool = False, sync_fold
         wrong.filename = str(path)  # the temporary name would mean nothing to the reader
         raise
     try:
-        _write_and_close(descriptor, data)
+        _write_and_close(descriptor, data, sync=sync)
         if overwrite:
             os.replace(temporary, path)
         else:
@@ -38,7 +40,7 @@ def write_private(path: Path, data: bytes, *, overwrite: bool = False, sync_fold
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
-    if sync_folder:
+    if sync and sync_folder:
         sync_directory(path.parent)
 
 
@@ -86,13 +88,14 @@ def require_owner_only(descriptor: int, path: Path, refusal: type[CrowdFLError])
         raise refusal(f"{path} is open to other users: `chmod 600 {path}`, and ask who may have read it")
 
 
-def _write_and_close(descriptor: int, data: bytes) -> None:
+def _write_and_close(descriptor: int, data: bytes, *, sync: bool) -> None:
     try:
         os.fchmod(descriptor, 0o600)  # whatever the umask made of it
         rest = memoryview(data)
         while rest:
             rest = rest[os.write(descriptor, rest) :]
-        os.fsync(descriptor)
+        if sync:
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 

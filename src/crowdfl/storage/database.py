@@ -76,7 +76,8 @@ class Database:
             with self._write():
                 yield
             return
-        outer, self._local.events = self._local.events, []
+        outer = self._local.events
+        self._local.events = []
         try:
             with open_one.begin_nested():
                 yield
@@ -139,7 +140,9 @@ class _MemoryConnection:
     """
 
     def __init__(self, engine: Engine) -> None:
-        self._engine, self._connection, self._lock = engine, engine.connect(), threading.RLock()
+        self._engine = engine
+        self._connection = engine.connect()
+        self._lock = threading.RLock()
         self._driver: Any = self._connection.connection
 
     def __enter__(self) -> Connection:

@@ -1,16 +1,25 @@
 """A model on disk, with what is needed to use it: arrays alone do not say which network they fill."""
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import EncodingError, FormatError, SettingsError
-from crowdfl.learning.models.forms import from_npz, from_safetensors, read_arrays, to_npz, to_safetensors
-from crowdfl.learning.models.shape import Weights
+from crowdfl.learning.models.forms import (
+    dictionary_form,
+    from_npz,
+    from_safetensors,
+    read_arrays,
+    to_npz,
+    to_safetensors,
+)
+from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.storage.atomic import write_private
 
 FORMATS = {".safetensors": (to_safetensors, from_safetensors), ".npz": (to_npz, from_npz)}
@@ -63,6 +72,14 @@ def read_initial(path: Path) -> dict[str, npt.NDArray[np.float64]]:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
     except (FormatError, EncodingError) as wrong:
         raise type(wrong)(f"{path}: {wrong}") from None
+
+
+def initial_model(initial: Any) -> Any:  # noqa: ANN401 -- any form that a model has
+    """A model, or the one in a file that is named in its place."""
+    if not isinstance(initial, str | os.PathLike):
+        return initial
+    arrays = read_initial(Path(initial))
+    return dictionary_form(ModelShape.of(arrays)).model(list(arrays.values()))
 
 
 def _beside(path: Path) -> Path:

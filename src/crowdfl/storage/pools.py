@@ -250,14 +250,16 @@ class _PoolFile:
             if not piece:
                 raise PoolDamaged(f"{self._path} is truncated, or not a pool; {_ADVICE}")
             pieces.append(piece)
-            size, position = size - len(piece), position + len(piece)
+            size = size - len(piece)
+            position = position + len(piece)
         return b"".join(pieces)
 
     def _write(self, data: bytes, position: int) -> None:
         rest = memoryview(data)
         while rest:
             written = os.pwrite(self._descriptor, rest, position)
-            rest, position = rest[written:], position + written
+            rest = rest[written:]
+            position = position + written
 
     def _write_durably(self, data: bytes, position: int) -> None:
         self._write(data, position)

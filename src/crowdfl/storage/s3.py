@@ -16,7 +16,8 @@ from crowdfl.crypto.randomness import secret_hex
 from crowdfl.errors import Conflict, NotReady, StoreUnavailable
 from crowdfl.settings import ComputingSettings, S3Settings, ServiceSettings
 from crowdfl.storage.atomic import read_secret
-from crowdfl.storage.blobs import OF_STORE, FileBlobs, SealedBlobs, require_blob_name, require_open
+from crowdfl.storage.blobs import OF_STORE, FileBlobs, require_blob_name
+from crowdfl.storage.sealed_blobs import SealedBlobs, require_open
 
 _Result = TypeVar("_Result")
 _AT_ONCE = 8  # objects that are written together
@@ -31,7 +32,8 @@ class S3Blobs:
             from obstore import exceptions, store
         except ImportError:
             raise StoreUnavailable("blobs in S3 need a package that is not installed: crowdfl[s3]") from None
-        self._exceptions, prefix = exceptions, PurePosixPath(settings.prefix) / part
+        self._exceptions = exceptions
+        prefix = PurePosixPath(settings.prefix) / part
         self.folder = PurePosixPath(settings.bucket) / prefix
         plain = (settings.endpoint or "").startswith("http://")
         self._objects = store.S3Store(
@@ -96,11 +98,12 @@ class S3Blobs:
             self._named(name, self._objects.delete, name)
 
     def clear(self, folder: str) -> None:
-        for name in self.listing(f"{require_blob_name(folder)}/"):
+        for name in self.listing(require_blob_name(folder)):
             self.delete(name)
 
-    def listing(self, inside: str | None = None) -> dict[str, float]:
-        found = self._named("", lambda: [one for page in self._objects.list(inside) for one in page])
+    def listing(self, inside: str = "") -> dict[str, float]:
+        below = f"{inside}/" if inside else None
+        found = self._named("", lambda: [one for page in self._objects.list(below) for one in page])
         return {one["path"]: one["last_modified"].timestamp() for one in found if one["path"] != OF_STORE}
 
     def remove_unfinished(self, before: float) -> int:
@@ -158,7 +161,10 @@ def open_keys(settings: ServiceSettings) -> FileBlobs | S3Blobs | SealedBlobs:
 
 
 def kept(settings: ServiceSettings, part: str) -> FileBlobs | S3Blobs:
-    """`blobs` or `keys`, where the settings say."""
-    if isinstance(settings, ComputingSettings) and settings.s3 is not None:
-        return S3Blobs(settings.s3, part)
+    """`blobs`, `keys` or `guard`, where the settings say."""
+    if isinstance(settings, ComputingSettings):
+        if part == "guard" and settings.guard is not None:
+            return FileBlobs(settings.guard)
+        if settings.s3 is not None:
+            return S3Blobs(settings.s3, part)
     return FileBlobs(settings.data / part)

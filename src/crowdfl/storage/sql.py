@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy import func, select
+from sqlalchemy import delete, func, select
 
 from crowdfl.errors import (
     AlreadyCounted,
@@ -25,6 +25,7 @@ from crowdfl.errors import (
 )
 from crowdfl.protocols.profile import Identity, SpRecord
 from crowdfl.protocols.records import Look, Place, Standing, require_as_read, revised
+from crowdfl.roles.csp_records import STEPS
 from crowdfl.roles.records import (
     ClockNotes,
     EndedBy,
@@ -36,9 +37,12 @@ from crowdfl.roles.records import (
     Tombstone,
     Upload,
     UploadContext,
+    UsedInvitation,
+    replaced,
 )
 from crowdfl.storage import tables as t
 from crowdfl.storage.sql_money import MoneyTables
+from crowdfl.storage.sql_reminders import ReminderTables
 from crowdfl.storage.statements import (
     ADD_UPLOADS,
     ALL_TASKS,
@@ -63,6 +67,7 @@ from crowdfl.storage.statements import (
     joining,
     leasing,
     named,
+    of_round,
     put,
     put_once,
     remove,
@@ -71,9 +76,10 @@ from crowdfl.storage.statements import (
 
 _LONGEST_LEASE = 3600.0  # seconds
 _ALL = 2**31 - 1
+_BLOBS, _GUARD = 1, 2  # whose identity
 
 
-class SqlStore(MoneyTables):
+class SqlStore(MoneyTables, ReminderTables):
     """A role's durable state."""
 
     # Tasks.
@@ -117,35 +123,42 @@ class SqlStore(MoneyTables):
         row = {"task": task, **vars(participant), **vars(identity), "limit": limit}
         del row["identity"], row["position"]
         with self._write() as c:
-            self._replace(c, task, participant)
-            if c.execute(joining(c.dialect.name), row).rowcount == 1:
-                self._count(c, t.tasks, {"active": not participant.left, "taken": 1, "joined": 1}, task=task)
-                self._tell("participant joined", task=task, who=identity.who)
-                return
             known = self._person(c, task, identity.who)
-            if known is None:
+            if known is not None:
+                self._come_back(c, task, known, participant)
+                return
+            for old in self._require_next(c, task, participant):
+                with self._recounted(c, task, old):
+                    change(c, t.participants, {"left": True, "replaced_by": identity.who}, task=task, who=old)
+                self._tell("participant replaced", task=task, who=old)
+            if c.execute(joining(c.dialect.name), row).rowcount != 1:
                 raise TaskFull(f"all {limit} places of this task are taken")
-            if known.identity != identity:
-                raise Conflict(f"{identity.who} is enrolled with other keys")
-            if known.left and not participant.left:  # who has left may come back
-                self._set_person(c, task, identity.who, left=False)
-                self._tell("participant joined", task=task, who=identity.who)
+            self._count(c, t.tasks, {"active": not participant.left, "taken": 1, "joined": 1}, task=task)
+            self._tell("participant joined", task=task, who=identity.who)
 
-    def _replace(self, c: sa.Connection, task: str, participant: StoredParticipant) -> None:
-        old, who = participant.replaces, participant.identity.who
-        if old is None:
-            return
-        if self.replacement(task, old) not in (None, who):
-            raise Conflict(f"another device has taken the place of {old} already")
-        with self._recounted(c, task, old):
-            known = change(c, t.participants, {"left": True, "replaced_by": who}, task=task, who=old)
-        if known:
-            self._tell("participant replaced", task=task, who=old)
+    def _come_back(self, c: sa.Connection, task: str, known: StoredParticipant, again: StoredParticipant) -> None:
+        who = known.identity.who
+        if (known.identity, known.identity.place, known.device) != (again.identity, again.identity.place, again.device):
+            raise Conflict(f"{who} is enrolled with other keys, or by another invitation")
+        if known.replaced_by is not None:
+            raise replaced(who)
+        if known.left and not again.left:  # who has left may come back
+            self._set_person(c, task, who, left=False)
+            self._tell("participant joined", task=task, who=who)
 
-    def replacement(self, task: str, who: str) -> str | None:
+    def _require_next(self, c: sa.Connection, task: str, newcomer: StoredParticipant) -> list[str]:
+        """The first keys of an invitation stand, and so does the newest device of a place. Who has the place until now."""
+        p = t.participants.c
+        rows = find(c, [p.who, p.device, p.replaced_by], task=task, place=newcomer.identity.place).all()
+        if any(row.device == newcomer.device for row in rows):
+            raise Conflict("somebody has joined with this invitation before, and the first keys stand: ask for another")
+        if any(row.device > newcomer.device for row in rows):
+            raise replaced(newcomer.identity.who)
+        return [row.who for row in rows if row.replaced_by is None]
+
+    def devices(self, task: str, place: str) -> list[str]:
         with self._read() as c:
-            found: str | None = find(c, [t.participants.c.who], task=task, replaces=who).scalar()
-            return found
+            return list(find(c, [t.participants.c.who], task=task, place=place).scalars())
 
     def participants(self, task: str, since: int = 0, most: int = _ALL) -> list[StoredParticipant]:
         with self._read() as c:
@@ -162,7 +175,7 @@ class SqlStore(MoneyTables):
     def turnout(self, task: str, number: int) -> tuple[int, int]:
         with self._read() as c:
             found = c.execute(TURNOUT, {"this_task": task, "this_round": number}).first()
-        return (0, 0) if found is None else (found[0], found[1])
+        return (0, 0) if found is None else (found.uploads, found.missing)
 
     def leave(self, task: str, who: str) -> None:
         with self._write() as c:
@@ -175,14 +188,6 @@ class SqlStore(MoneyTables):
             if person is not None and person.withdrawn_at is None:
                 self._set_person(c, task, who, left=True, withdrawn_at=now)
                 self._tell("participant withdrew", task=task, who=who)
-
-    def mark_refused(self, task: str, who: str, *, refused: bool) -> None:
-        with self._write() as c:
-            self._set_person(c, task, who, refused=refused)
-
-    def refused(self, task: str) -> frozenset[str]:
-        with self._read() as c:
-            return frozenset(find(c, [t.participants.c.who], task=task, refused=True).scalars())
 
     def _person(self, c: sa.Connection, task: str, who: str) -> StoredParticipant | None:
         row = find(c, PEOPLE, task=task, who=who).first()
@@ -226,16 +231,27 @@ class SqlStore(MoneyTables):
             rows = c.execute(STATUS, {"this_task": task}).all()
         if not rows:
             raise UnknownTask(f"there is no task {task} here")
-        state, ended_at, epoch, dropped, ready_at, active, taken, *end = rows[0][:11]
-        rounds = [(_round(row[13:]), row[11], row[12]) for row in rows if row[13] is not None]
-        return TaskStatus(state, ended_at, _tombstone(end), epoch, dropped, active, taken, ready_at, rounds)
+        about = rows[0]
+        rounds = [(of_round(row), row) for row in rows]
+        return TaskStatus(
+            state=about.state,
+            ended_at=about.ended_at,
+            end=_tombstone(about),
+            epoch=about.epoch,
+            dropped=about.dropped,
+            active=about.active,
+            places_taken=about.taken,
+            ready_at=about.ready_at,
+            claims_extended=about.claims_extended,
+            rounds=[(_round(one), row.uploads, row.drawn) for one, row in rounds if one],
+        )
 
     def set_round(self, task: str, known: Round | None, changed: Round) -> None:
         """The transaction holds the writers' lock: what is read here is still true when it is written."""
         number = changed.number
         with self._write() as c:
             row = find(c, ROUND, task=task, number=number).first()
-            if (None if row is None else _round(row)) != known:
+            if (None if row is None else _round(row._asdict())) != known:
                 raise Conflict(f"round {number} is not as it was read: another process has gone on with it")
             if known is None:
                 add(c, t.rounds, task=task, **vars(changed))
@@ -248,14 +264,14 @@ class SqlStore(MoneyTables):
 
     def rounds(self, task: str) -> list[Round]:
         with self._read() as c:
-            return sorted((_round(row) for row in find(c, ROUND, task=task)), key=lambda one: one.number)
+            return sorted((_round(row._asdict()) for row in find(c, ROUND, task=task)), key=lambda one: one.number)
 
     def round(self, task: str, number: int) -> Round:
         with self._read() as c:
             row = find(c, ROUND, task=task, number=number).first()
         if row is None:
             raise NotReady(f"round {number} has not opened yet")
-        return _round(row)
+        return _round(row._asdict())
 
     def upload(self, task: str, number: int, who: str) -> Upload | None:
         with self._read() as c:
@@ -268,9 +284,10 @@ class SqlStore(MoneyTables):
 
     def uploads_after(self, task: str, number: int, position: int, most: int) -> list[tuple[int, Upload]]:
         u = t.uploads.c
-        wanted = select(u.position, *UPLOAD).where(u.task == task, u.number == number, u.position > position)
+        wanted = select(*UPLOAD, u.position).where(u.task == task, u.number == number, u.position > position)
         with self._read() as c:
-            return [(row[0], Upload(*row[1:])) for row in c.execute(wanted.order_by(u.position).limit(most))]
+            rows = c.execute(wanted.order_by(u.position).limit(most))
+            return [(row.position, Upload(row.who, row.digest, row.late)) for row in rows]
 
     def last_uploads(self, task: str, number: int, most: int) -> list[Upload]:
         u = t.uploads.c
@@ -283,7 +300,12 @@ class SqlStore(MoneyTables):
             return {int(number): int(count) for number, count in c.execute(UPLOADS_BY_ROUND, {"this_task": task})}
 
     def acknowledge(
-        self, task: str, number: int, uploads: Sequence[Upload], most: float = math.inf
+        self,
+        task: str,
+        number: int,
+        uploads: Sequence[Upload],
+        most: float = math.inf,
+        states: Collection[RoundState] = (RoundState.OPEN,),
     ) -> list[bool | CrowdFLError]:
         asked = {"this_task": task, "this_round": number}
         asked |= named("who", [upload.who for upload in uploads])
@@ -293,8 +315,8 @@ class SqlStore(MoneyTables):
             known = c.execute(alike(len(uploads)), asked).all()
             own = {who: digest for in_round, who, digest in known if in_round == number}
             left = {who for in_round, who, _ in known if in_round == 0}
-            state, room = (None, 0.0) if round_ is None else (round_.state, most - round_.uploads)
-            outcomes = _judged(number, state, room, uploads, own, {digest for *_, digest in known}, left)
+            is_open, room = (False, 0.0) if round_ is None else (round_.state in states, most - round_.uploads)
+            outcomes = _judged(number, is_open, room, uploads, own, {digest for *_, digest in known}, left)
             pairs = zip(uploads, outcomes, strict=True)
             new = [{"task": task, "number": number, **vars(upload)} for upload, outcome in pairs if outcome is True]
             if new:  # of people who have not left
@@ -308,19 +330,24 @@ class SqlStore(MoneyTables):
             rows = c.execute(standing(len(people)), asked).all()
         if not rows:
             raise UnknownTask(f"there is no task {task} here")
-        state, round_ = rows[0][0], None if rows[0][6] is None else _round(rows[0][6:])
-        enrolled = frozenset(row[1] for row in rows if row[1] is not None)
-        left = frozenset(row[1] for row in rows if row[2])
-        uploads = {row[1]: Upload(row[1], row[3], row[4]) for row in rows if row[3] is not None}
-        drawn = frozenset(row[1] for row in rows if row[5] is not None)
-        return UploadContext(state, round_, enrolled, left, uploads, drawn)
+        found = of_round(rows[0])
+        enrolled = [row for row in rows if row.who is not None]
+        return UploadContext(
+            state=rows[0].state,
+            round=None if found is None else _round(found),
+            enrolled=frozenset(row.who for row in enrolled),
+            left=frozenset(row.who for row in enrolled if row.left),
+            uploads={row.who: Upload(row.who, row.digest, row.late) for row in enrolled if row.digest is not None},
+            drawn=frozenset(row.who for row in enrolled if row.drawn),
+        )
 
     def draw(self, task: str, number: int, people: Sequence[str]) -> None:
         """Of people who have not left."""
         with self._write() as c:
             new = sum(add_new(c, t.drawn, task=task, number=number, who=who) for who in people)
             self._count(c, t.rounds, {"drawn": new, "members": new}, task=task, number=number)
-            s, told = t.subscriptions.c, {"opened": number - 1, "closing": number - 1}
+            s = t.subscriptions.c
+            told = {"opened": number - 1, "closing": number - 1}
             late = (s.task == task) & (s.opened == number) & s.who.in_(people)  # drawn after the others were told
             c.execute(sa.update(t.subscriptions).where(late).values(told))
 
@@ -396,12 +423,22 @@ class SqlStore(MoneyTables):
 
     def identity(self, new: Callable[[], str]) -> str:
         """A name that no other store has; `new` makes one for a store that has none."""
+        return self._known_name(_BLOBS, new)
+
+    def guard_identity(self, new: Callable[[], str]) -> str:
+        return self._known_name(_GUARD, new)
+
+    def change_guard(self, name: str) -> None:
+        with self._write() as c:
+            put(c, t.identity, [{"position": _GUARD, "name": name}])
+
+    def _known_name(self, position: int, new: Callable[[], str]) -> str:
         with self._read() as c:
-            known = find(c, [t.identity.c.name], position=1).scalar()
+            known = find(c, [t.identity.c.name], position=position).scalar()
         if known is not None:
             return str(known)
         with self._write() as c:
-            return str(put_once(c, t.identity, "name", new(), position=1))
+            return str(put_once(c, t.identity, "name", new(), position=position))
 
     def lease(self, task: str, owner: str, now: float, seconds: float) -> bool:
         """A lease that reaches much further than any was made before the clock was set back: it keeps nobody waiting."""
@@ -465,39 +502,38 @@ class SqlStore(MoneyTables):
 
     # KGC's.
 
-    def use_invitation(self, task: str, number: str, who: str, replaces: str | None = None) -> None:
+    def use_invitation(self, task: str, used: UsedInvitation, certificate: str) -> None:
         with self._write() as c:
-            add_new(c, t.invitations, task=task, number=number, who=who, replaced_by=None)
-            used = [t.invitations.c.who, t.invitations.c.replaced_by]
-            holder, by = find(c, used, task=task, number=number).one()
-            if holder != who:
-                raise InvitationRefused("this invitation was used by someone else; ask the requester for another")
-            if by is not None:
+            rows = find(c, [t.invitations.c.device, t.invitations.c.who], task=task, number=used.number).all()
+            if any(row.device > used.device for row in rows):
                 raise InvitationRefused("another device has taken this one's place in the task")
-            if replaces is not None:
-                before = find(c, [t.invitations.c.replaced_by], task=task, who=replaces).scalar()
-                if before not in (None, who) or replaces == who:
-                    raise InvitationRefused("that place was taken over already: name the newer invitation instead")
-                change(c, t.invitations, {"replaced_by": who}, task=task, who=replaces)
-            self._tell("participant certified", task=task, who=who)
+            if any(row.device == used.device and row.who != used.who for row in rows):
+                raise InvitationRefused("this invitation was used by someone else; ask the requester for another")
+            if used.device > 1 and not rows:
+                raise InvitationRefused(
+                    "nobody has joined with the invitation that this one replaces: join with that one, or ask for another"
+                )
+            add_new(c, t.invitations, task=task, certificate=certificate, **vars(used))
+            self._tell("participant certified", task=task, who=used.who)
 
-    def used_invitations(self, task: str) -> dict[str, str]:
+    def used_invitations(self, task: str) -> list[UsedInvitation]:
         with self._read() as c:
-            rows = find(c, [t.invitations.c.number, t.invitations.c.who], task=task)
-            return {str(row[0]): str(row[1]) for row in rows}
+            i = t.invitations.c
+            return [UsedInvitation(*row) for row in find(c, [i.number, i.device, i.who], task=task)]
 
     def certified(self, task: str, name: str) -> str | None:
+        i = t.invitations.c
         with self._read() as c:
-            found = find(c, [t.invitations.c.who], task=task, number=name).scalar()
-            found = found or find(c, [t.invitations.c.who], task=task, who=name).scalar()
-            return None if found is None else str(found)
+            number = find(c, [i.number], task=task, who=name).scalar() or name
+            rows = find(c, [i.device, i.certificate], task=task, number=number).all()
+        return max(rows, key=lambda row: row.device).certificate if rows else None
 
     # CSP's.
 
     def answer_context(self, task: str, request: str) -> tuple[StoredTask | None, int, str | None]:
         with self._read() as c:
             row = c.execute(ANSWER_CONTEXT, {"this_task": task, "request": request}).first()
-        return (None, 0, None) if row is None else (_task(row[2:]), row[0], row[1])
+        return (None, 0, None) if row is None else (_task(row), row.joined, row.blob)
 
     def answered(self, task: str, request: str) -> str | None:
         with self._read() as c:
@@ -507,7 +543,7 @@ class SqlStore(MoneyTables):
     def record(self, task: str, place: Place) -> Standing:
         with self._read() as c:
             row = find(c, [t.records.c.revision, t.records.c.body], task=task, **vars(place)).first()
-        return Standing() if row is None else Standing(row[0], None if row[1] is None else bytes(row[1]))
+        return Standing() if row is None else Standing(row.revision, None if row.body is None else bytes(row.body))
 
     def set_records(self, task: str, look: Look, request: str, blob: str | None) -> None:
         """Writers come one after the other: what is compared here is what is written over."""
@@ -532,6 +568,17 @@ class SqlStore(MoneyTables):
             remove(c, t.records, task=task)
         self._overwrite_log()
 
+    def erase_steps(self, task: str, look: Look, kinds: Collection[int]) -> None:
+        with self._write() as c:
+            require_as_read(look, lambda place: find(c, [t.records.c.revision], task=task, **vars(place)).scalar() or 0)
+            c.execute(delete(t.records).where(t.records.c.task == task, t.records.c.kind.not_in(kinds)))
+            new = [{"task": task, **vars(place), **vars(standing)} for place, standing in revised(look).items()]
+            if new:
+                put(c, t.records, new)
+            steps = t.answers.c.blob.startswith(f"{task}/{STEPS}/")
+            c.execute(delete(t.answers).where(t.answers.c.task == task, steps))
+        self._overwrite_log()
+
     def answer_counts(self) -> dict[str, Counter[str]]:
         found = defaultdict[str, Counter[str]](Counter)
         with self._read() as c:
@@ -541,29 +588,33 @@ class SqlStore(MoneyTables):
         return dict(found)
 
 
-def _task(row: Sequence[Any]) -> StoredTask:
-    rest, end = row[:-4], _tombstone(row[-4:])
-    return StoredTask(*(*rest[:5], end, *rest[5:]))
+_Row = sa.Row[*tuple[Any, ...]]
+_OF_TASK = [field.name for field in fields(StoredTask) if field.name != "end"]
+_OF_IDENTITY = [field.name for field in fields(Identity)]
 
 
-def _tombstone(columns: Sequence[Any]) -> Tombstone | None:
-    if columns[0] is None:
+def _task(row: _Row) -> StoredTask:
+    return StoredTask(**{name: getattr(row, name) for name in _OF_TASK}, end=_tombstone(row))
+
+
+def _tombstone(row: _Row) -> Tombstone | None:
+    if row.end_why is None:
         return None
-    why, by, *rest = columns
-    return Tombstone(why, EndedBy(by), *rest)
+    return Tombstone(row.end_why, EndedBy(row.end_by), row.end_reason, row.end_document)
 
 
 def _end_columns(end: Tombstone | None) -> dict[str, str | None]:
     return {f"end_{field.name}": None if end is None else getattr(end, field.name) for field in fields(Tombstone)}
 
 
-def _participant(row: Sequence[Any]) -> StoredParticipant:
-    return StoredParticipant(Identity(*row[:3]), *row[3:])
+def _participant(row: _Row) -> StoredParticipant:
+    values = row._asdict()
+    identity = Identity(**{name: values.pop(name) for name in _OF_IDENTITY})
+    return StoredParticipant(identity, **values)
 
 
-def _round(row: Sequence[Any]) -> Round:
-    number, opened_at, state, *rest = row
-    return Round(number, opened_at, RoundState(state), *rest)
+def _round(values: Mapping[str, Any]) -> Round:
+    return Round(**{**values, "state": RoundState(values["state"])})
 
 
 def _unknown(who: str) -> UnknownParticipant:
@@ -572,7 +623,7 @@ def _unknown(who: str) -> UnknownParticipant:
 
 def _judged(
     number: int,
-    state: str | None,
+    is_open: bool,
     room: float,
     uploads: Sequence[Upload],
     own: Mapping[str, str],
@@ -584,17 +635,18 @@ def _judged(
     `own` has the digests in this round by participant, `digests` those of the whole task, as far as `uploads` names them;
     `left` who has left meanwhile, and `room` says how many new ones the round takes.
     """
-    if state != RoundState.OPEN:
-        closed = RoundNotOpen(f"round {number} has closed: come back for the next round")
-        return [False if own.get(upload.who) == upload.digest else closed for upload in uploads]
-    mine, seen, outcomes = dict(own), set(digests), list[bool | CrowdFLError]()
+    mine = dict(own)
+    seen = set(digests)
+    outcomes = list[bool | CrowdFLError]()
     for upload in uploads:
         known = mine.get(upload.who)
         outcome: bool | CrowdFLError = True
-        if upload.who in left and upload.digest not in seen:
-            outcome = Forbidden(f"{upload.who} has left this task")
-        elif known == upload.digest:
+        if known == upload.digest:
             outcome = False
+        elif not is_open and upload.digest not in seen:
+            outcome = RoundNotOpen(f"round {number} has closed: come back for the next round")
+        elif upload.who in left and upload.digest not in seen:
+            outcome = Forbidden(f"{upload.who} has left this task")
         elif known is not None:
             outcome = AlreadyCounted(f"{upload.who} has an upload in round {number} already, with other contents")
         elif upload.digest in seen:
@@ -609,4 +661,5 @@ def _judged(
 
 
 def _counts(c: sa.Connection, table: sa.Table) -> dict[str, int]:
-    return {row[0]: row[1] for row in c.execute(select(table.c.task, func.count()).group_by(table.c.task))}
+    counted = select(table.c.task, func.count().label("rows")).group_by(table.c.task)
+    return {row.task: row.rows for row in c.execute(counted)}

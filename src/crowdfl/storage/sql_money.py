@@ -1,22 +1,32 @@
-"""The money's part of a store: movements, deposits, payments; and where participants take reminders."""
+"""The money's part of a store: movements, deposits, payments."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import insert, select
 
 from crowdfl.errors import UnknownDeposit
-from crowdfl.roles.records import DepositState, Movement, PaymentState, StoredDeposit, StoredPayment, StoredSubscription
+from crowdfl.roles.records import (
+    DepositState,
+    DisputeState,
+    Movement,
+    PaymentState,
+    StoredDeposit,
+    StoredDispute,
+    StoredPayee,
+    StoredPayment,
+)
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.storage import tables as t
 from crowdfl.storage.database import Database
-from crowdfl.storage.statements import add, add_new, change, find, put, remove
+from crowdfl.storage.statements import add, add_new, change, find, put
 
 _MOVEMENT = [t.movements.c[field.name] for field in fields(Movement)]
 _DEPOSIT = [t.deposits.c[field.name] for field in fields(StoredDeposit)]
 _PAYMENT = [t.payments.c[field.name] for field in fields(StoredPayment)]
-_SUBSCRIPTION = [t.subscriptions.c[field.name] for field in fields(StoredSubscription)]
+_PAYEE = [t.payees.c[field.name] for field in fields(StoredPayee)]
+_DISPUTE = [t.disputes.c[field.name] for field in fields(StoredDispute)]
 
 
 class MoneyTables(Database):
@@ -33,6 +43,11 @@ class MoneyTables(Database):
     def movements(self, task: str) -> list[Movement]:
         with self._read() as c:
             return [Movement(*row) for row in find(c, _MOVEMENT, task=task)]
+
+    def movement(self, task: str, name: str) -> Movement | None:
+        with self._read() as c:
+            row = find(c, _MOVEMENT, task=task, name=name).first()
+            return None if row is None else Movement(*row)
 
     def add_deposit(self, deposit: StoredDeposit) -> None:
         with self._write() as c:
@@ -61,12 +76,17 @@ class MoneyTables(Database):
             add(c, t.payments, **vars(payment))
             self._tell(f"payment {payment.state}", task=payment.task, who=payment.who)
 
-    def payment(self, task: str, who: str) -> StoredPayment | None:
+    def payment(self, task: str, who: str, sequence: int) -> StoredPayment | None:
         with self._read() as c:
-            return next(iter(_payments(find(c, _PAYMENT, task=task, who=who))), None)
+            return next(iter(_payments(find(c, _PAYMENT, task=task, who=who, sequence=sequence))), None)
+
+    def instalments(self, task: str, who: str) -> list[StoredPayment]:
+        with self._read() as c:
+            return sorted(_payments(find(c, _PAYMENT, task=task, who=who)), key=lambda one: one.sequence)
 
     def payments(self, task: str | None = None, states: Sequence[str] | None = None) -> list[StoredPayment]:
-        p, wanted = t.payments.c, select(*_PAYMENT).order_by(t.payments.c.position)
+        p = t.payments.c
+        wanted = select(*_PAYMENT).order_by(t.payments.c.position)
         wanted = wanted if task is None else wanted.where(p.task == task)
         wanted = wanted if states is None else wanted.where(p.state.in_(states))
         with self._read() as c:
@@ -75,48 +95,72 @@ class MoneyTables(Database):
     def change_payment(self, known: StoredPayment, changed: StoredPayment) -> bool:
         """The transaction holds the writers' lock: what is read here is still true when it is written."""
         with self._write() as c:
-            if self.payment(known.task, known.who) != known:
+            if self.payment(known.task, known.who, known.sequence) != known:
                 return False
-            change(c, t.payments, vars(changed), task=known.task, who=known.who)
+            change(c, t.payments, vars(changed), task=known.task, who=known.who, sequence=known.sequence)
             if known.state is not changed.state:
                 why = {} if changed.error is None else {"reason": changed.error}
                 self._tell(f"payment {changed.state}", task=changed.task, who=changed.who, **why)
             return True
 
-    def put_subscription(self, subscription: StoredSubscription) -> None:
-        with self._write() as c:
-            put(c, t.subscriptions, [vars(subscription)])
-
-    def delete_subscription(self, task: str, who: str | None = None) -> None:
-        with self._write() as c:
-            remove(c, t.subscriptions, task=task, **({} if who is None else {"who": who}))
-
-    def take_subscriptions(self, task: str, number: int, message: str, most: int) -> list[StoredSubscription]:
-        s = t.subscriptions.c
-        wanted = (s.task == task) & (s[message] < number)
-        with self._read() as c:  # most looks find nobody, and need no lock
-            if c.execute(select(s.who).where(wanted).limit(1)).first() is None:
-                return []
-        with self._write() as c:
-            found = [StoredSubscription(*row) for row in c.execute(select(*_SUBSCRIPTION).where(wanted).limit(most))]
-            c.execute(
-                update(t.subscriptions).where(wanted, s.who.in_([one.who for one in found])).values({message: number})
-            )
-            return found
-
-    def mark_paid_before(self, task: str, keys: Sequence[str]) -> None:
-        with self._write() as c:
-            for key in keys:
-                add_new(c, t.paid_before, task=task, key=key)
-
-    def paid_before(self, task: str) -> frozenset[str]:
+    def payee(self, task: str, who: str) -> StoredPayee:
         with self._read() as c:
-            return frozenset(find(c, [t.paid_before.c.key], task=task).scalars())
+            row = find(c, _PAYEE, task=task, who=who).first()
+            return StoredPayee(task, who) if row is None else StoredPayee(*row)
+
+    def payees(self, task: str) -> dict[str, StoredPayee]:
+        with self._read() as c:
+            return {one.who: one for one in (StoredPayee(*row) for row in find(c, _PAYEE, task=task))}
+
+    def change_payee(self, known: StoredPayee, changed: StoredPayee) -> bool:
+        with self._write() as c:
+            if self.payee(known.task, known.who) != known:
+                return False
+            put(c, t.payees, [vars(changed)])
+            return True
+
+    def add_dispute(self, dispute: StoredDispute) -> None:
+        with self._write() as c:
+            add(c, t.disputes, **vars(dispute))
+            self._tell("claim disputed", task=dispute.task, who=dispute.who, number=dispute.number)
+
+    def dispute(self, task: str, who: str, number: int) -> StoredDispute | None:
+        with self._read() as c:
+            return next(iter(_disputes(find(c, _DISPUTE, task=task, who=who, number=number))), None)
+
+    def disputes(self, task: str | None = None, who: str | None = None) -> list[StoredDispute]:
+        d = t.disputes.c
+        wanted = select(*_DISPUTE).order_by(t.disputes.c.position)
+        wanted = wanted if task is None else wanted.where(d.task == task)
+        wanted = wanted if who is None else wanted.where(d.who == who)
+        with self._read() as c:
+            return _disputes(c.execute(wanted))
+
+    def change_dispute(self, dispute: StoredDispute) -> None:
+        with self._write() as c:
+            place = {"task": dispute.task, "who": dispute.who, "number": dispute.number}
+            change(c, t.disputes, vars(dispute), **place)
+
+    def mark_paid_before(self, task: str, amounts: Mapping[str, int]) -> None:
+        with self._write() as c:
+            for key, amount in amounts.items():
+                add_new(c, t.paid_before, task=task, key=key, amount=amount)
+
+    def paid_before(self, task: str) -> dict[str, int]:
+        with self._read() as c:
+            rows = find(c, [t.paid_before.c.key, t.paid_before.c.amount], task=task)
+            return {key: amount for key, amount in rows}  # noqa: C416 -- typed so
 
 
 def _deposits(rows: Iterable[Any]) -> list[StoredDeposit]:
-    return [StoredDeposit(*(*row[:3], DepositState(row[3]), *row[4:])) for row in rows]
+    return [StoredDeposit(**{**row._asdict(), "state": DepositState(row.state)}) for row in rows]
+
+
+def _disputes(rows: Iterable[Any]) -> list[StoredDispute]:
+    return [
+        StoredDispute(**{**row._asdict(), "claim": bytes(row.claim), "state": DisputeState(row.state)}) for row in rows
+    ]
 
 
 def _payments(rows: Iterable[Any]) -> list[StoredPayment]:
-    return [StoredPayment(*(*row[:5], PaymentState(row[5]), *row[6:])) for row in rows]
+    return [StoredPayment(**{**row._asdict(), "state": PaymentState(row.state)}) for row in rows]

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy import Table, bindparam, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from crowdfl.roles.records import Round, StoredTask, Tombstone
+from crowdfl.roles.records import Round, StoredTask, Tombstone, Upload
 from crowdfl.storage import tables as t
 
 
@@ -84,9 +84,16 @@ def _removing(table: Table, key: tuple[str, ...]) -> sa.Delete:
 
 @cache
 def _putting(table: Table, dialect: str) -> Any:  # noqa: ANN401
-    new, key = upsert(table, dialect), [column.name for column in table.primary_key]
+    new = upsert(table, dialect)
+    key = [column.name for column in table.primary_key]
     rest = {column.name: new.excluded[column.name] for column in table.c if not column.primary_key}
     return new.on_conflict_do_update(index_elements=key, set_=rest)
+
+
+def of_round(row: sa.Row[*tuple[Any, ...]]) -> dict[str, Any] | None:
+    """The round in a row of something else, if there is one."""
+    found = {column.name: getattr(row, f"round_{column.name}") for column in ROUND}
+    return None if found["number"] is None else found
 
 
 def _at(table: sa.FromClause, key: tuple[str, ...]) -> list[sa.ColumnElement[bool]]:
@@ -96,6 +103,7 @@ def _at(table: sa.FromClause, key: tuple[str, ...]) -> list[sa.ColumnElement[boo
 END = [t.tasks.c[f"end_{field.name}"] for field in fields(Tombstone)]
 TASK = [*(t.tasks.c[field.name] for field in fields(StoredTask) if field.name != "end"), *END]
 ROUND = [t.rounds.c[field.name] for field in fields(Round)]
+_BESIDE = [column.label(f"round_{column.name}") for column in ROUND]  # in a row of something else
 _THIS_TASK, _THIS_ROUND = (
     bindparam("this_task", type_=t.tasks.c.task.type),
     bindparam("this_round", type_=t.rounds.c.number.type),
@@ -105,14 +113,18 @@ _THIS_TASK, _THIS_ROUND = (
 @cache  # by how many: a list of any length would be written into the statement each time
 def standing(count: int) -> sa.Select[*tuple[Any, ...]]:
     """A row for each participant, or one that names nobody; each with the task and the round."""
-    task, p, r, u, d = t.tasks.c.task, t.participants.c, t.rounds.c, t.uploads.c, t.drawn.c
+    task = t.tasks.c.task
+    p = t.participants.c
+    r = t.rounds.c
+    u = t.uploads.c
+    d = t.drawn.c
     joined = (
         t.tasks.outerjoin(t.participants, (p.task == task) & p.who.in_(_several("who", count)))
         .outerjoin(t.rounds, (r.task == task) & (r.number == _THIS_ROUND))
         .outerjoin(t.uploads, (u.task == task) & (u.number == _THIS_ROUND) & (u.who == p.who))
         .outerjoin(t.drawn, (d.task == task) & (d.number == _THIS_ROUND) & (d.who == p.who))
     )
-    columns = (t.tasks.c.state, p.who, p.left, u.digest, u.late, d.who, *ROUND)
+    columns = (t.tasks.c.state, p.who, p.left, u.digest, u.late, d.who.is_not(None).label("drawn"), *_BESIDE)
     return select(*columns).select_from(joined).where(task == _THIS_TASK)
 
 
@@ -148,7 +160,11 @@ def _turnout() -> sa.Select[*tuple[Any, ...]]:
     joined = t.tasks.outerjoin(t.rounds, (r.task == task.task) & (r.number == _THIS_ROUND))
     members = sa.case((r.drawn > 0, r.members), else_=task.active)
     missing = members - func.coalesce(r.present, 0)
-    return select(func.coalesce(r.uploads, 0), missing).select_from(joined).where(task.task == _THIS_TASK)
+    return (
+        select(func.coalesce(r.uploads, 0).label("uploads"), missing.label("missing"))
+        .select_from(joined)
+        .where(task.task == _THIS_TASK)
+    )
 
 
 _WHO = bindparam("who", type_=t.uploads.c.who.type)
@@ -172,9 +188,11 @@ def counting(table: Table, names: tuple[str, ...], key: tuple[str, ...]) -> sa.U
 
 def _status() -> sa.Select[*tuple[Any, ...]]:
     """A row for each round, or one without; each with the task."""
-    r, joined = t.rounds.c, t.tasks.outerjoin(t.rounds, t.rounds.c.task == t.tasks.c.task)
-    about = (t.tasks.c[name] for name in ("state", "ended_at", "epoch", "dropped", "ready_at", "active", "taken"))
-    columns = (*about, *END, r.uploads, r.drawn, *ROUND)
+    r = t.rounds.c
+    joined = t.tasks.outerjoin(t.rounds, t.rounds.c.task == t.tasks.c.task)
+    names = "state", "ended_at", "epoch", "dropped", "ready_at", "claims_extended", "active", "taken"
+    about = (t.tasks.c[name] for name in names)
+    columns = (*about, *END, r.uploads, r.drawn, *_BESIDE)
     return select(*columns).select_from(joined).where(t.tasks.c.task == _THIS_TASK).order_by(r.number)
 
 
@@ -192,10 +210,11 @@ def _uploads_by_round() -> sa.Select[*tuple[Any, ...]]:
 
 @cache
 def joining(dialect: str) -> Any:  # noqa: ANN401
-    """A place for somebody new, if there is one; as often as a task has places, a new device may take an old one's."""
+    """A place for somebody new, if there is one."""
     columns = [column for column in t.participants.c if column.name != "position"]
-    limit, task = bindparam("limit", type_=sa.Integer), t.tasks.c
-    free = (task.task == bindparam("task", type_=task.task.type), task.taken < limit, task.joined < limit * 2)
+    limit = bindparam("limit", type_=sa.Integer)
+    task = t.tasks.c
+    free = (task.task == bindparam("task", type_=task.task.type), task.taken < limit)
     row = select(*(bindparam(column.name, type_=column.type) for column in columns)).where(*free)
     new = upsert(t.participants, dialect).from_select([column.name for column in columns], row)
     return new.on_conflict_do_nothing()
@@ -203,7 +222,8 @@ def joining(dialect: str) -> Any:  # noqa: ANN401
 
 @cache
 def leasing(dialect: str) -> Any:  # noqa: ANN401
-    new, held = upsert(t.leases, dialect), t.leases.c
+    new = upsert(t.leases, dialect)
+    held = t.leases.c
     free = (held.until <= bindparam("now", type_=sa.Float(53)), held.until > bindparam("far", type_=sa.Float(53)))
     ours = sa.or_(held.owner == new.excluded.owner, *free)
     changes = {"owner": new.excluded.owner, "until": new.excluded.until}
@@ -211,7 +231,9 @@ def leasing(dialect: str) -> Any:  # noqa: ANN401
 
 
 def _answer_context() -> sa.Select[*tuple[Any, ...]]:
-    task, a, request = t.tasks.c.task, t.answers.c, bindparam("request", type_=t.answers.c.request.type)
+    task = t.tasks.c.task
+    a = t.answers.c
+    request = bindparam("request", type_=t.answers.c.request.type)
     joined = t.tasks.outerjoin(t.answers, (a.task == task) & (a.request == request))
     return select(t.tasks.c.joined, a.blob, *TASK).select_from(joined).where(task == _THIS_TASK)
 
@@ -219,7 +241,8 @@ def _answer_context() -> sa.Select[*tuple[Any, ...]]:
 # Made once, as those of `tables` are.
 ANSWER_CONTEXT, STATUS = _answer_context(), _status()
 TURNOUT, PARTS, UPLOADS_BY_ROUND, GONE_UPLOADS = _turnout(), _parts(), _uploads_by_round(), _gone_uploads()
-ADD_UPLOADS, ALL_TASKS = sa.insert(t.uploads), select(*TASK).order_by(t.tasks.c.task)
+ADD_UPLOADS = sa.insert(t.uploads)
+ALL_TASKS = select(*TASK).order_by(t.tasks.c.task)
 PEOPLE = [column for column in t.participants.c if column.name not in ("position", "task")] + [
     t.participants.c.position
 ]
@@ -232,4 +255,4 @@ NEWCOMERS = (
     .order_by(t.participants.c.position)
     .limit(bindparam("most", type_=sa.Integer))
 )
-UPLOAD = [t.uploads.c.who, t.uploads.c.digest, t.uploads.c.late]
+UPLOAD = [t.uploads.c[field.name] for field in fields(Upload)]

@@ -55,7 +55,8 @@ class _Words(_Name):
 class _Whole(TypeDecorator[int]):
     impl: Any = Integer
     cache_ok = True
-    largest, refusal = _LARGEST, f"this number is not in 0..{_LARGEST}"
+    largest = _LARGEST
+    refusal = f"this number is not in 0..{_LARGEST}"
 
     def process_bind_param(self, value: int | None, dialect: Dialect) -> int | None:
         if value is not None and not 0 <= value <= self.largest:
@@ -68,7 +69,8 @@ class _Amount(_Whole):
 
     impl = BigInteger
     cache_ok = True
-    largest, refusal = 2**63 - 1, "this amount is negative or larger than any that can be stored"
+    largest = 2**63 - 1
+    refusal = "this amount is negative or larger than any that can be stored"
 
 
 def _table(name: str, *columns: SchemaItem) -> Table:
@@ -86,7 +88,8 @@ tasks = _table(
     Column("end_by", _Words),
     Column("end_reason", _Words),
     Column("end_document", _Words),
-    Column("first_seen", Float(53)),
+    Column("claims_extended", _Words),
+    Column("attested", _Words),
     Column("sightings", _Whole, nullable=False),
     Column("sighted_at", Float(53)),
     Column("paused_at", Float(53)),
@@ -95,13 +98,14 @@ tasks = _table(
     Column("epoch", _Name, nullable=False),
     Column("unreconciled", Boolean, nullable=False),
     Column("dropped", _Whole, nullable=False),
-    Column("csp_told", _Whole, nullable=False),
     Column("csp_away_since", Float(53)),
     Column("kgc_told_end", Float(53)),
     Column("csp_told_end", Float(53)),
     Column("without_model", Boolean, nullable=False),
     Column("sole_holder", Boolean, nullable=False),
-    Column("restored", Boolean, nullable=False),
+    Column("steps", _Whole, nullable=False),
+    Column("said", _Name, nullable=False),
+    Column("rolled_back", Boolean, nullable=False),
     # How many, so that nobody has to count a crowd: who has not left, who was not replaced, all.
     *(Column(name, _Whole, nullable=False, default=0) for name in ("active", "taken", "joined")),
 )
@@ -113,17 +117,18 @@ participants = _table(
     Column("who", _Name, nullable=False),
     Column("signing", LargeBinary, nullable=False),
     Column("reading", LargeBinary, nullable=False),
+    Column("place", _Name, nullable=False),
     Column("certificate", _Words, nullable=False),
+    Column("device", _Whole, nullable=False),
     Column("left", Boolean, nullable=False, quote=True),  # a word of PostgreSQL's own
-    Column("refused", Boolean, nullable=False),
     Column("consent", _Words),
     Column("consented_at", Float(53)),
     Column("withdrawn_at", Float(53)),
-    Column("replaces", _Name),
     Column("replaced_by", _Name),
     UniqueConstraint("task", "who", name="one_place_each"),
-    UniqueConstraint("task", "replaces", name="replaced_once"),
+    UniqueConstraint("task", "place", "device", name="first_keys_stand"),
     sa.Index("by_arrival", "task", "position"),
+    sa.Index("by_place", "task", "place", "position"),
 )
 
 rounds = _table(
@@ -136,7 +141,7 @@ rounds = _table(
     Column("redrawn", _Whole, nullable=False),
     Column("final", Boolean, nullable=False),
     Column("asked", Boolean, nullable=False),
-    *(Column(name, _Name) for name in ("average", "model", "rewards", "rejected", "left_over")),
+    *(Column(name, _Name) for name in ("average", "model", "rewards", "rejected", "left_over", "word", "held")),
     # How many: uploads, those of people who have not left, people drawn, those of them who have not left.
     *(Column(name, _Whole, nullable=False, default=0) for name in ("uploads", "present", "drawn", "members")),
 )
@@ -212,17 +217,39 @@ payments = _table(
     Column("position", Integer, primary_key=True, autoincrement=True),
     Column("task", _Name, nullable=False),
     Column("who", _Name, nullable=False),
+    Column("sequence", _Whole, nullable=False),
     Column("amount", _Amount, nullable=False),
-    Column("claim", _Name, nullable=False),
-    Column("claimed", _Words, nullable=False),
+    Column("word", _Amount, nullable=False),
     Column("state", _Name(32), nullable=False, index=True),
     Column("since", Float(53), nullable=False),
     Column("until", Float(53)),
     Column("owner", _Name),
     Column("attempts", _Whole, nullable=False),
     Column("error", _Words),
-    Column("destination", LargeBinary),
-    UniqueConstraint("task", "who", name="one_payment_each"),
+    UniqueConstraint("task", "who", "sequence", name="one_instalment_each"),
+)
+
+payees = _table(
+    "payees",
+    Column("task", _Name, primary_key=True),
+    Column("who", _Name, primary_key=True),
+    *(Column(name, LargeBinary, nullable=False) for name in ("offered", "destination", "statement")),
+    Column("sequence", _Amount, nullable=False),
+    Column("named", LargeBinary, nullable=False),
+)
+
+disputes = _table(
+    "disputes",
+    Column("position", Integer, primary_key=True, autoincrement=True),
+    Column("task", _Name, nullable=False),
+    Column("who", _Name, nullable=False),
+    Column("number", _Whole, nullable=False),
+    Column("amount", _Amount, nullable=False),
+    Column("claim", LargeBinary, nullable=False),
+    Column("books", _Words, nullable=False),
+    Column("state", _Name(32), nullable=False),
+    Column("since", Float(53), nullable=False),
+    UniqueConstraint("task", "who", "number", name="one_dispute_each"),
 )
 
 subscriptions = _table(
@@ -236,10 +263,11 @@ subscriptions = _table(
     Column("closing", _Whole, nullable=False),
 )
 
-paid_before = _table(
+paid_before = _table(  # by the bank, before SP was restored from a backup
     "paid_before",
     Column("task", _Name, primary_key=True),
     Column("key", _Name, primary_key=True),
+    Column("amount", _Amount, nullable=False),
 )
 
 leases = _table(
@@ -261,8 +289,9 @@ invitations = _table(
     "invitations",
     Column("task", _Name, primary_key=True),
     Column("number", _Name, primary_key=True),
-    Column("who", _Name, nullable=False),
-    Column("replaced_by", _Name),
+    Column("device", _Whole, primary_key=True, autoincrement=False),
+    Column("who", _Name, nullable=False, index=True),
+    Column("certificate", _Words, nullable=False),
 )
 
 answers = _table(
@@ -284,7 +313,7 @@ records = _table(  # CSP's, of a task, a round, a step, a cohort or a person
     Column("body", LargeBinary),  # null: it was erased
 )
 
-identity = _table(  # one row: what the store's folder of blobs carries too
+identity = _table(  # two rows: what the store's folder of blobs carries too, and its guard
     "identity",
     Column("position", Integer, primary_key=True, autoincrement=False),
     Column("name", _Name, nullable=False),

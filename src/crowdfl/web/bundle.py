@@ -36,7 +36,8 @@ def bundles(sources: Mapping[str, str], roots: Mapping[str, str], apart: Mapping
 
 
 def _shared(sources: Mapping[str, str], roots: Mapping[str, str], places: Mapping[str, str]) -> dict[str, str]:
-    first, made = next(iter(roots)), dict[str, str]()
+    first = next(iter(roots))
+    made = dict[str, str]()
     held: set[str] = set()
     for address, root in roots.items():
         own = [path for path in _needed(sources, root, {*roots.values()} - {root}) if path not in held]
@@ -70,7 +71,8 @@ def _needed(sources: Mapping[str, str], root: str, others: Iterable[str]) -> lis
 
 
 def _module(path: str, sources: Mapping[str, str], address: str, places: Mapping[str, str], held: set[str]) -> str:
-    text, names = sources[path], _exports(sources[path])
+    text = sources[path]
+    names = _exports(sources[path])
     if hidden := _HIDES.search(text):
         raise NotBundled(f"{path}: {hidden[1]} is a name of the file that modules stand in")
 

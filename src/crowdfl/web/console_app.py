@@ -11,9 +11,10 @@ from typing import Annotated, Any, cast
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from fastapi import Path as InPath
 from pydantic import Field
-from starlette.responses import StreamingResponse
+from starlette.responses import JSONResponse, StreamingResponse
 
 from crowdfl.errors import CrowdFLError, SettingsError
+from crowdfl.roles.sp.claims import resolve_dispute
 from crowdfl.roles.sp.money import resolve_payment
 from crowdfl.roles.sp.operator import OperatorActions, require_reason, retry_round
 from crowdfl.services.http import logs
@@ -38,9 +39,10 @@ class LoginForm(Form):
 
 
 class ReceivedForm(Form):
-    """How much came in, such as 36.00."""
+    """How much came in, such as 36.00, and in which currency, such as EUR."""
 
     amount: Annotated[str, Field(min_length=1, max_length=60)]
+    currency: Annotated[str, Field(min_length=1, max_length=60)]
 
 
 class ConfirmedForm(Form):
@@ -71,8 +73,11 @@ class RetryForm(ConfirmedForm):
     void: bool
 
 
+Payment = Annotated[str, InPath(pattern="^([0-9a-f]{20}|[0-9a-f]{32})$")]
+
+
 class ResolveForm(Form):
-    """paid: the money was handed over; again: it was not."""
+    """Of a payment, paid: the money was handed over; again: it was not. Of a dispute, pay or refuse."""
 
     how: Annotated[str, Field(max_length=20)]
 
@@ -98,7 +103,7 @@ def add_console(app: FastAPI, parts: SpParts) -> Console:
     sp = parts.sp
     history = EventHistory(sp.clock.now)
     _watch(app, parts, history)
-    actions = OperatorActions(parts.retention, sp.clock, sp.sure_books, sp.steps.abort)
+    actions = OperatorActions(parts.retention, sp.clock, sp.core.sure_books, sp.steps.abort)
     overview = Overview(parts, actions, history)
     streams = Streams(Snapshots(overview.sections))
     sessions = Sessions(parts.tokens, cast(SessionStore, sp.store))
@@ -174,6 +179,14 @@ def _add_views(routes: APIRouter, console: Console) -> None:
         console.actions.store.task(task)
         return overview.uploads(task, number)
 
+    @routes.get("/tasks/{task}/disputes/{who}/{number}", dependencies=operator)
+    def proofs(task: TaskId, who: Who, number: Number) -> JSONResponse:
+        """What a participant has signed of a disputed round, and what the books said: a file."""
+        name = f"dispute-{task[:8]}-{who}-{number}.json"
+        return JSONResponse(
+            overview.proofs(task, who, number), headers={"Content-Disposition": f'attachment; filename="{name}"'}
+        )
+
     @routes.get("/tasks/{task}/held", dependencies=operator)
     def held(task: TaskId) -> dict[str, int]:
         """What is held of a task, by kind: every file is looked at, so that the page asks only before it purges."""
@@ -192,21 +205,27 @@ def _add_actions(routes: APIRouter, console: Console) -> None:
 
     @routes.post(f"{deposit}/confirmation", status_code=204)
     def confirm(by: operator, task: TaskId, name: DepositName, body: received) -> None:
-        """So much came in; another amount than was announced is refused. Safe to repeat."""
-        sp.confirm_deposit(task, name, to_millionths(body.amount))
+        """So much came in; another amount than was announced, or currency, is refused. Safe to repeat."""
+        sp.deposits.confirm(task, name, to_millionths(body.amount), body.currency)
         _note(by, "confirmed a deposit", task=task, name=name)
 
     @routes.post(f"{deposit}/rejection", status_code=204)
     def reject(by: operator, task: TaskId, name: DepositName) -> None:
         """Nothing came in. Safe to repeat."""
-        sp.reject_deposit(task, name)
+        sp.deposits.reject(task, name)
         _note(by, "rejected a deposit", task=task, name=name)
 
-    @routes.post("/tasks/{task}/payments/{who}/resolution", status_code=204)
-    def resolve(by: operator, task: TaskId, who: Who, body: resolving) -> None:
-        """What became of a payment that is unknown, or that was made by hand."""
-        resolve_payment(sp.sure_books, task, who, body.how)
-        _note(by, "resolved a payment", task=task, who=who, how=body.how)
+    @routes.post("/tasks/{task}/payments/{payment}/resolution", status_code=204)
+    def resolve(by: operator, task: TaskId, payment: Payment, body: resolving) -> None:
+        """What became of a payment that is unknown, or that was made by hand: by its key, or whose it is."""
+        resolve_payment(sp.core.sure_books, task, payment, body.how)
+        _note(by, "resolved a payment", task=task, payment=payment, how=body.how)
+
+    @routes.post("/tasks/{task}/disputes/{who}/{number}/resolution", status_code=204)
+    def decide(by: operator, task: TaskId, who: Who, number: Number, body: resolving) -> None:
+        """Whether a disputed unused upload is paid. Final; safe to repeat."""
+        resolve_dispute(sp.core.sure_books, task, who, number, body.how)
+        _note(by, "decided a dispute", task=task, who=who, number=number, how=body.how)
 
     @routes.post("/tasks/{task}/cancellation", status_code=204)
     def cancel(by: operator, task: TaskId, body: cancelling) -> None:
@@ -221,7 +240,7 @@ def _add_actions(routes: APIRouter, console: Console) -> None:
         """A round that is stuck: CSP is asked again, or the round is given up."""
         body.require(task)
         store.task(task)
-        retry_round(sp.sure_books, task, number, console.parts.settings.lease_seconds, void=body.void)
+        retry_round(sp.core.sure_books, task, number, console.parts.settings.lease, void=body.void)
         _note(by, "gave a round up" if body.void else "asked again for a round", task=task, number=number)
 
     @routes.post("/tasks/{task}/purge", status_code=204)

@@ -33,6 +33,8 @@ Place = tuple[str, int]  # task and round
 _STEPS = {  # of a round, by the event that says so
     "round closed": "closed",
     "round weighed": "checked",
+    "round held": "averaged",
+    "round published": "published",
     "average published": "averaged",
     "round rewarded": "rewarded",
     "round aborted": "aborted",
@@ -63,10 +65,13 @@ class EventHistory:
 
     def hear(self, event: str, /, **fields: object) -> None:
         """An event of the store's or the role's; amounts that participants earn are in none."""
-        at, known = self.now(), {name: _plain(fields[name]) for name in _FIELDS if name in fields}
+        at = self.now()
+        known = {name: _plain(fields[name]) for name in _FIELDS if name in fields}
         with self._lock:
             self._news.append({"id": next(self._numbers), "at": at, "event": event, **known})
-            step, task, number = _STEPS.get(event), fields.get("task"), fields.get("number")
+            step = _STEPS.get(event)
+            task = fields.get("task")
+            number = fields.get("number")
             if step is not None and isinstance(task, str) and isinstance(number, int):
                 _keep(self._rounds, (task, number), self._rounds.get((task, number), {}) | {step: at}, _MOST_ROUNDS)
 
@@ -148,7 +153,8 @@ class UploadWatch:
             await send(message)
 
         await self.app(scope, receive, sending)
-        problem, place = scope.get("crowdfl.problem"), (found[1], int(found[2]), found[3])
+        problem = scope.get("crowdfl.problem")
+        place = (found[1], int(found[2]), found[3])
         if status == 201:
             self.history.arrived(*place)
         elif isinstance(problem, CrowdFLError):

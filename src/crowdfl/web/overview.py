@@ -4,27 +4,32 @@ Names of participants are pseudonyms. Nothing here is opened or decrypted, and e
 million participants.
 """
 
+import json
 import shutil
 import time
+from base64 import b64encode
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from crowdfl.errors import CrowdFLError
+from crowdfl.errors import CrowdFLError, UnknownPayment
 from crowdfl.reasons import Reason
 from crowdfl.roles.records import (
     DepositState,
+    DisputeState,
     Movement,
     PaymentState,
     Round,
     RoundState,
     StoredDeposit,
+    StoredDispute,
     StoredPayment,
     StoredTask,
     TaskState,
 )
 from crowdfl.roles.sp.core import ENDED
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, Ledger
+from crowdfl.roles.sp.money import waits_for_destination
 from crowdfl.roles.sp.operator import OperatorActions
 from crowdfl.roles.waiting import operator_waits_for
 from crowdfl.services.client.breaker import Breaker, BreakerState
@@ -44,32 +49,39 @@ class Overview:
     """Reads the store; one that is slow is looked at less often (`events.Snapshots`)."""
 
     def __init__(self, parts: SpParts, actions: OperatorActions, history: EventHistory) -> None:
-        self._parts, self._sp, self._store = parts, parts.sp, parts.sp.store
+        self._parts = parts
+        self._sp = parts.sp
+        self._store = parts.sp.store
         self._actions, self.history = actions, history
         self._over: dict[str, Row] = {}  # rows of tasks that have nothing left to do
         self._forgotten = time.monotonic()
 
     def forget(self) -> None:
         """Read again what is over, too: a command may have changed it."""
-        self._over, self._forgotten = {}, time.monotonic()
+        self._over = {}
+        self._forgotten = time.monotonic()
 
     def sections(self) -> Sections:
         if time.monotonic() - self._forgotten > _FRESH_SECONDS:
             self.forget()
-        now, payments = self._sp.clock.now(), self._store.payments(states=_OPEN)
+        now = self._sp.clock.now()
+        payments = self._store.payments(states=_OPEN)
         return {
             "tasks": {stored.task: self._row(stored) for stored in self._store.tasks()},
             "deposits": {f"{one.task} {one.name}": self._deposit(one) for one in self._deposits()},
-            "payments": {f"{one.task} {one.who}": self._payment(one, now) for one in _attention(payments, now)},
+            "payments": {f"{one.task} {one.key}": row for one, row in self._payments(payments, now)},
             "payouts": self._totals(payments, now),
+            "disputes": {f"{one.task} {one.who} {one.number}": self._dispute(one) for one in self._disputes()},
             "health": self._health(),
             **self.history.sections(),
         }
 
     def task(self, task: str, rounds: int = ROUNDS) -> Row:
         """All about one task; of its rounds the last ones."""
-        stored, definition = self._store.task(task), self._sp.definition(task)
-        now, payments = self._sp.clock.now(), self._store.payments(task)
+        stored = self._store.task(task)
+        definition = self._sp.core.definition(task)
+        now = self._sp.clock.now()
+        payments = self._store.payments(task)
         return self._row(stored) | {
             "requester": definition.requester.hex(),
             "profile": definition.settings.profile,
@@ -82,11 +94,19 @@ class Overview:
             "timeline": self._timeline(task, rounds),
             "watched_since": self.history.since,
             "refusals": self.history.refusals(task),
-            "ledger": ledger_by_round(self._sp.ledger(task)),
+            "ledger": ledger_by_round(self._sp.core.ledger(task)),
             "deposits": [self._deposit(one) for one in self._store.deposits(task)[-_MOST:]],
-            "payments": [self._payment(one, now) for one in _attention(payments, now)],
+            "payments": [row for _, row in self._payments(payments, now)],
             "payouts": list(self._totals(payments, now).values()),
+            "disputes": [self._dispute(one) for one in self._disputes(task)],
         }
+
+    def proofs(self, task: str, who: str, number: int) -> Row:
+        """Of a dispute: what the participant has signed, and what the books said."""
+        found = self._store.dispute(task, who, number)
+        if found is None:
+            raise UnknownPayment(f"nothing of {who} in round {number} of task {task} is disputed")
+        return self._dispute(found) | {"claim": b64encode(found.claim).decode()}
 
     def uploads(self, task: str, number: int) -> list[Row]:
         """The last ones of a round, the newest first. When one came, the store does not say: `at` is what this process saw."""
@@ -104,7 +124,9 @@ class Overview:
         return row
 
     def _fresh_row(self, stored: StoredTask) -> Row:
-        store, definition, rounds = self._store, self._sp.definition(stored.task), self._store.rounds(stored.task)
+        store = self._store
+        definition = self._sp.core.definition(stored.task)
+        rounds = self._store.rounds(stored.task)
         last = rounds[-1] if rounds else None
         uploaded, missing = store.turnout(stored.task, last.number if last else 0)
         return {
@@ -130,25 +152,53 @@ class Overview:
         yield from sorted(decided, key=lambda one: one.decided_at or 0.0)[-_RECENT:]
 
     def _currency(self, task: str) -> str:
-        return self._sp.definition(task).settings.currency
+        return self._sp.core.definition(task).settings.currency
 
     def _deposit(self, one: StoredDeposit) -> Row:
         times = {"announced_at": one.announced_at, "decided_at": one.decided_at}
         money = {"amount": str(one.amount), "currency": self._currency(one.task)}
         return {"task": one.task, "name": one.name, **money, "state": str(one.state), **times}
 
-    def _payment(self, one: StoredPayment, now: float) -> Row:
+    def _payments(self, payments: Sequence[StoredPayment], now: float) -> list[tuple[StoredPayment, Row]]:
+        """Those that wait for somebody."""
+        found = _attention(payments, now)
+        waits = {task: waits_for_destination(self._store, task) for task in {one.task for one in found}}
+        return [(one, self._payment(one, now, is_missing=waits[one.task](one.who))) for one in found]
+
+    def _payment(self, one: StoredPayment, now: float, *, is_missing: bool) -> Row:
+        is_asked = bool(self._sp.core.definition(one.task).payer)
         return {
             "task": one.task,
             "who": one.who,
+            "sequence": one.sequence,
             "amount": str(one.amount),
+            "on_sp_word": str(one.word),  # of it: unused uploads, which CSP attests nothing of
             "currency": self._currency(one.task),
-            "destination": "sealed" if one.destination else "none" if one.destination is None else "missing",
+            "destination": "missing" if is_missing else "sealed" if is_asked else "none",
             "state": str(one.state_at(now)),
             "since": one.since,
             "attempts": one.attempts,
             "key": one.key,
             "error": None if one.error is None else printable(one.error, 500),
+        }
+
+    def _disputes(self, task: str | None = None) -> list[StoredDispute]:
+        """Those to decide."""
+        return [one for one in self._store.disputes(task) if one.state is DisputeState.OPEN][:_MOST]
+
+    def _dispute(self, one: StoredDispute) -> Row:
+        books = json.loads(one.books)
+        return {
+            "task": one.task,
+            "who": one.who,
+            "number": one.number,
+            "amount": str(one.amount),
+            "currency": self._currency(one.task),
+            "round": books["round"],
+            "owed": str(books["owed"]),
+            "held": str(books["held"]),
+            "counted": books["upload"] is not None,
+            "since": one.since,
         }
 
     def _totals(self, payments: Sequence[StoredPayment], now: float) -> dict[str, Row]:
@@ -168,7 +218,8 @@ class Overview:
     def _health(self) -> dict[str, Row]:
         """By what is looked at: whether it is well, and a code by which the page finds words."""
         peers = {one.peer: _peer(one) for one in self._parts.peers}
-        sure, failing = self._sp.clock_is_sure(), self._sp.options.failures.count()
+        sure = self._sp.core.clock_is_sure()
+        failing = self._sp.options.failures.count()
         return peers | {
             "clock": {"name": "clock", "well": sure, "code": "sure" if sure else "doubt"},
             "tasks": {
@@ -190,7 +241,8 @@ class Overview:
         ]
 
     def round(self, task: str, one: Round, uploads: int, dropped: Sequence[str]) -> Row:
-        rejected, pays = self._rejected(task, one), bool(self._sp.definition(task).settings.budget)
+        rejected = self._rejected(task, one)
+        pays = bool(self._sp.core.definition(task).settings.budget)
         rejected |= dict.fromkeys(dropped, Reason.DAMAGED)
         rows = [{"who": who, "why": why} for who, why in sorted(rejected.items())]
         return {
@@ -211,13 +263,17 @@ class Overview:
             return {}
 
 
+_AVERAGED = (RoundState.HELD, RoundState.GATHERED, RoundState.PUBLISHED)
+_CHECKED = (*_AVERAGED, RoundState.WEIGHED)
+
+
 def steps_of(one: Round, seen: dict[str, float], pays: bool) -> list[Row]:
     """A round's steps: whether each is done, and when, if that is known. Both servers check uploads before anything is opened:
     a round with rewards is checked when these are computed, one without when its average is there."""
     times: dict[str, float] = {"open": one.opened_at} | seen
     if not pays and "averaged" in times:
         times["checked"] = times["averaged"]
-    if "rewarded" in times:
+    if "rewarded" in times and "published" not in times:
         times["published"] = times["rewarded"]  # nobody can read the average before: it is one transaction
     if one.state is RoundState.ABORTED:
         return [
@@ -227,9 +283,9 @@ def steps_of(one: Round, seen: dict[str, float], pays: bool) -> list[Row]:
     done = {
         "open": True,
         "closed": one.state is not RoundState.OPEN,
-        "checked": over or one.state is RoundState.WEIGHED or "checked" in times,
-        "averaged": over or "averaged" in times,
-        "published": over,
+        "checked": over or one.state in _CHECKED or "checked" in times,
+        "averaged": over or one.state in _AVERAGED or "averaged" in times,
+        "published": over or one.state is RoundState.PUBLISHED,
     } | ({"rewarded": over} if pays else {})
     return [_step(name, times, done=is_done) for name, is_done in done.items()]
 

@@ -97,7 +97,8 @@ class OneBrowser:
             raise NotAuthenticated(
                 "this address was used before: end `crowdfl task console` with Ctrl-C and start it again"
             )
-        self.secret, self._halves = None, (secret_text(32), secret_text(32))
+        self.secret = None
+        self._halves = (secret_text(32), secret_text(32))
         response.set_cookie(self.cookie, self._halves[0], path=path, httponly=True, samesite="strict")
         return self._halves[1]
 
@@ -108,7 +109,8 @@ class OneBrowser:
     def __call__(self, request: Request) -> None:
         """A dependency: the request is of the one session."""
         self.require_own_page(request)
-        half, known = request.headers.get(HEADER, ""), self._halves
+        half = request.headers.get(HEADER, "")
+        known = self._halves
         given = cookies_named(request, self.cookie)
         if known is None or not _same(half, known[1]) or not any(_same(value, known[0]) for value in given):
             raise NotAuthenticated("this page is not open: use the address that `crowdfl task console` printed")
@@ -182,7 +184,8 @@ class Sessions:
 
     def _found(self, cookie: str) -> Session | None:
         """The token is looked up each time: one that is revoked, or given another role, ends its sessions at once."""
-        known, now = self.store.session(cookie), self.now()
+        known = self.store.session(cookie)
+        now = self.now()
         if known is None:
             return None
         sha256, began, used = known
@@ -218,7 +221,8 @@ class LoginLimit:
     def record(self, address: str) -> None:
         """One more; where there were many lately, status 429 instead of the refusal."""
         with self._lock:
-            wrong, now = self._wrong.setdefault(address, deque(maxlen=self.most)), self.now()
+            wrong = self._wrong.setdefault(address, deque(maxlen=self.most))
+            now = self.now()
             while wrong and now - wrong[0] > self.seconds:
                 wrong.popleft()
             if len(wrong) == self.most:

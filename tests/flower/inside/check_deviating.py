@@ -4,6 +4,7 @@ import dataclasses
 import sys
 import types
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from safetensors.numpy import load, save
 from crowdfl.errors import ProtocolError, SettingsError
 from crowdfl.flower import CrowdFLMod, CrowdFLStrategy, crowdfl_mod
 from crowdfl.flower.admission import plain_settings
+from crowdfl.flower.client_state import NodeInvitation
 from crowdfl.flower.mod import _Client
 from tests.flower.inside.grid import Replies, ServedGrid, average, distance, initial, make_app
 
@@ -248,8 +250,85 @@ def test_a_query_shows_the_app_no_arrays_of_the_servers():
         return Message(RecordDict(), reply_to=message)
 
     content = RecordDict({"arrays": ArrayRecord({"weight": Array(np.zeros(4))}), "config": ConfigRecord({"lr": 1.0})})
-    app(Message(content, 1, "query"), Context(1, 1, {}, RecordDict(), {}))
+    context = ServedGrid(app, [1]).contexts[1]
+    app(Message(content, 1, "query"), context)
     assert seen == [["config"]]
+
+
+class Asked(CrowdFLStrategy):
+    """As with a task whose owner has signed what its clients' app sees."""
+
+    query_config: dict[str, object] | None = None
+
+    def _made_here(self, *arguments):
+        signed = {"train_config": {}, "run_config": {"epochs": 1}, "query_config": self.query_config}
+        self._template = dataclasses.replace(
+            self._template, agreed=dataclasses.replace(self._template.agreed, **signed)
+        )
+        return super()._made_here(*arguments)
+
+
+def answering() -> ClientApp:
+    app = make_app(mods=[CrowdFLMod()])
+
+    @app.query()
+    def query(_message: Message, _context: Context) -> Message:
+        raise AssertionError("the app was asked")
+
+    return app
+
+
+def asked(grid: ServedGrid, node: int, kind: str = "query", **config: object) -> Message:
+    content = RecordDict({"config": ConfigRecord(config), "metrics": MetricRecord({"from": 18})})
+    return grid.app(Message(content, node, kind), grid.contexts[node])
+
+
+@pytest.mark.parametrize("home", [False, True])
+def test_a_prepared_task_answers_the_signed_query_alone(home: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Else a server reads a client's data, one question after the other: each age, say."""
+    app, seen = make_app(mods=[CrowdFLMod()]), []
+
+    @app.query()
+    def count(message: Message, context: Context) -> Message:
+        seen.append(({name: dict(one) for name, one in message.content.items()}, dict(context.run_config)))
+        return Message(RecordDict({"metrics": MetricRecord({"count": 3})}), reply_to=message)
+
+    @app.query("other")
+    def other(message: Message, _context: Context) -> Message:
+        raise AssertionError("this function was asked")
+
+    grid = ServedGrid(app, NODES)
+    for node, context in grid.contexts.items():
+        if home:
+            context.node_config["crowdfl-home"] = str(tmp_path / str(node))
+    monkeypatch.setattr(Asked, "query_config", {"from": 18, "to": 90})
+    Asked(FedAvg(fraction_evaluate=0.0), reveal=True).start(grid, initial(), num_rounds=1)
+    grid.contexts[1].run_config = {"epochs": 99}
+    for kind, config in (("query", {"from": 18, "to": 19}), ("query", {}), ("query.other", {"from": 18, "to": 90})):
+        with pytest.raises(ProtocolError, match="query"):
+            asked(grid, 1, kind, **config)
+    assert seen == []
+    assert asked(grid, 1, **{"from": 18, "to": 90}).content["metrics"]["count"] == 3
+    assert seen == [({"config": {"from": 18, "to": 90}}, {"epochs": 1})]
+    assert grid.contexts[1].run_config == {"epochs": 99}
+
+
+def test_a_prepared_task_without_a_signed_query_answers_none():
+    grid = ServedGrid(answering(), NODES)
+    Asked(FedAvg(fraction_evaluate=0.0), reveal=True).start(grid, initial(), num_rounds=1)
+    with pytest.raises(ProtocolError, match="query_config"):
+        asked(grid, 1)
+
+
+@pytest.mark.parametrize("trial", [False, True])
+def test_a_node_answers_no_query_before_it_has_joined(trial: bool, tmp_path: Path):
+    """Unless it is one of a trial, and not invited to a task."""
+    config: dict[str, object] = {"crowdfl-trial": trial}
+    if trial:
+        (tmp_path / "invitation.json").write_text(NodeInvitation("0" * 64, "", "https://127.0.0.1:1", "").text())
+        config["crowdfl-invitation"] = str(tmp_path / "invitation.json")
+    with pytest.raises(ProtocolError, match="has joined"):
+        answering()(Message(RecordDict(), 1, "query"), Context(1, 1, config, RecordDict(), {}))
 
 
 @pytest.mark.parametrize("kind", ["get_parameters", "get_properties", "reconnect"])
@@ -272,7 +351,7 @@ def test_only_training_returns_arrays(kind: str):
     if kind == "query":
         message = Message(RecordDict(), 1, "query")
         with pytest.raises(ProtocolError, match="sealed"):
-            app(message, Context(1, 1, {}, RecordDict(), {}))
+            app(message, Context(1, 1, {"crowdfl-trial": True}, RecordDict(), {}))
         return
     open_handed = ClientApp(mods=[crowdfl_mod])
     open_handed._registered_funcs["train.default"] = app._registered_funcs["train.default"]

@@ -47,7 +47,7 @@ def test_the_average_is_fedavgs():
 
 def test_where_everyone_counts_once_it_is_the_mean():
     """One that declares far more samples than the others moves it no further."""
-    settings = {"weighting": "equal", "max_norm": 5.0, "max_samples": 20}  # nodes 4 and 5 have more samples
+    settings = {"weighting": "equal", "max_norm": 5.0}
     strategy = CrowdFLStrategy(FedAvg(), reveal=True, **settings)
     found = strategy.start(protected(), initial(), num_rounds=2)
     expected = average(average(initial(), NODES, equally=True), NODES, equally=True)
@@ -63,7 +63,8 @@ def test_with_epsilon_the_average_has_both_servers_noise_and_nothing_else(monkey
     settings = {"weighting": "equal", "max_norm": 5.0, "epsilon": 8.0, "delta": 1e-6}
     with pytest.raises(SettingsError, match="noise of length"):
         CrowdFLStrategy(FedAvg(), reveal=True, **settings).start(protected(), initial(), num_rounds=1)
-    found = CrowdFLStrategy(FedAvg(), reveal=True, noise="any", **settings).start(protected(), initial(), num_rounds=1)
+    strategy = CrowdFLStrategy(FedAvg(), reveal=True, noise="any", **settings)
+    found = strategy.start(protected(), initial(), num_rounds=1)
     assert len(drawn) == 2
     expected = average(initial(), NODES, equally=True)
     noise = (drawn[0] + drawn[1]) / len(NODES) / 10**4  # decimals: the longest update has at most 2^16 units
@@ -71,6 +72,25 @@ def test_with_epsilon_the_average_has_both_servers_noise_and_nothing_else(monkey
     change = [(found.arrays[name].numpy() - expected[name].numpy()).reshape(-1) for name in names]
     assert np.abs(np.concatenate(change) - noise).max() < 2e-4
     assert np.abs(noise).max() > 1
+    told = found.train_metrics_clientapp[1]
+    assert told["crowdfl-noise-length"] == pytest.approx(told["crowdfl-noise-deviation"] * len(noise) ** 0.5)
+    moved = [(found.arrays[name].numpy() - initial()[name].numpy()).reshape(-1) for name in names]
+    assert told["crowdfl-change-length"] == pytest.approx(float(np.linalg.norm(np.concatenate(moved))), rel=1e-3)
+    assert told["crowdfl-noise-share"] == min(1, (told["crowdfl-noise-length"] / told["crowdfl-change-length"]) ** 2)
+    assert (told["crowdfl-charged"], told["crowdfl-max-norm"]) == (sorted(NODES), 5.0)
+    assert (told["crowdfl-epsilon"], told["crowdfl-delta"]) == (strategy.privacy.spent["1"], 1e-6)
+    assert 0 < told["crowdfl-epsilon"] < 8 == strategy.privacy.charged["1"]
+
+
+def test_a_server_that_cannot_read_says_what_noise_costs_and_is(tmp_path: Path):
+    """Its share of the change is for whoever reads the averages."""
+    settings = {"weighting": "equal", "max_norm": 5.0, "epsilon": 8.0, "noise": "any"}
+    strategy = CrowdFLStrategy(FedAvg(fraction_evaluate=0.0), home=tmp_path / "home", **settings)
+    told = strategy.start(protected(), initial(), num_rounds=2).train_metrics_clientapp
+    assert 0 < told[1]["crowdfl-epsilon"] < told[2]["crowdfl-epsilon"] <= 8
+    assert told[2]["crowdfl-noise-deviation"] > 0
+    assert "crowdfl-noise-share" not in told[2]
+    assert strategy.privacy.spent == {str(node): told[2]["crowdfl-epsilon"] for node in NODES}
 
 
 def forward(arrays: ArrayRecord, _number: int = 0, by: float = 0.1) -> ArrayRecord:
@@ -157,7 +177,7 @@ def test_keys_lie_in_the_folder_that_a_node_names(tmp_path: Path):
         context.node_config["crowdfl-home"] = str(tmp_path / str(node))
     CrowdFLStrategy(FedAvg(), reveal=True).start(grid, initial(), num_rounds=1)
     for node, context in grid.contexts.items():
-        assert not context.state.config_records
+        assert list(context.state.config_records) == ["crowdfl.joined"]  # the task, and no key
         (keys,) = (tmp_path / str(node)).glob("*/keys")
         assert keys.stat().st_mode & 0o077 == 0
 
@@ -320,6 +340,8 @@ def test_settings_that_do_not_fit_together_are_refused():
         CrowdFLStrategy(FedAvg(), home="here").start(protected(), initial(), evaluate_fn=lambda _n, _a: None)
     with pytest.raises(SettingsError, match="profile"):
         CrowdFLStrategy(FedAvg(), reveal=True, profile="paper").start(protected(), initial())
+    with pytest.raises(SettingsError, match="`key_bits` would do nothing in this task"):
+        CrowdFLStrategy(FedAvg(), reveal=True, key_bits=2048).start(protected(), initial())
 
 
 def test_a_node_asks_for_more_company_than_the_task_has():
@@ -481,3 +503,63 @@ def test_a_server_cannot_name_a_folder_outside_of_the_nodes_own(tmp_path: Path):
         with pytest.raises(FormatError):
             open_blobs(context, task)
     assert not (tmp_path / "other").exists()
+
+
+def held(strategy: CrowdFLStrategy) -> tuple[object, ...]:
+    """What the three servers of a trial keep of its task: states, and keys."""
+    host, task = strategy.federation.servers._host, strategy.federation.task
+    stores = [one.store.task(task).state for one in (host.sp, host.csp, host.kgc)]
+    keys = [name for name in host.kgc.bundles.listing() if name.endswith((".participant", ".source"))]
+    keys += [name for one in (host.sp.ports, host.csp) for name in one.bundles.listing()]
+    return *stores, keys
+
+
+def test_a_run_ends_its_task_everywhere(tmp_path: Path):
+    """CSP answers nothing more, and nobody can join: the key that newcomers get is gone."""
+    strategy = CrowdFLStrategy(FedAvg(), home=tmp_path)
+    strategy.start(protected(), initial(), num_rounds=2)
+    assert held(strategy) == ("settled", "ended", "ended", [])
+    definition = strategy.federation.sp.core.definition(strategy.federation.task)
+    assert definition.claim_window == 3600
+    assert distance(open_model(tmp_path / "requester", tmp_path / "published"), without_steps()) < 1e-5
+
+
+def test_of_a_run_with_rewards_csp_keeps_what_claims_need_and_nothing_else():
+    """Until its last day, by its own clock, whatever SP says."""
+    strategy = CrowdFLStrategy(FedAvg(), reveal=True, budget="5.00")
+    strategy.start(protected(), initial(), num_rounds=1)
+    *states, keys = held(strategy)
+    assert (states, [name.partition(".")[2] for name in keys]) == (["settled", "claims", "ended"], ["claims.csp"])
+
+
+def without_steps() -> ArrayRecord:
+    expected = average(average(initial(), NODES), NODES)
+    del expected["steps"]
+    return expected
+
+
+def test_a_run_that_breaks_off_ends_its_task_too(tmp_path: Path):
+    def breaks(_server_round: int, _arrays: ArrayRecord) -> None:
+        raise RuntimeError("out of memory")
+
+    strategy = CrowdFLStrategy(FedAvg(), reveal=True)
+    with pytest.raises(RuntimeError, match="memory"):
+        strategy.start(protected(), initial(), num_rounds=2, evaluate_fn=breaks)
+    assert held(strategy) == ("settled", "ended", "ended", [])
+
+
+def test_who_does_not_hear_that_the_run_is_over_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    strategy = CrowdFLStrategy(FedAvg(), home=tmp_path)
+    made = strategy._federation
+
+    def deaf(*given):
+        federation = made(*given)
+        federation.servers.ending.peers["csp"].sp_key = None
+        federation._end_patience, federation._sleep = 0.0, lambda _seconds: None
+        return federation
+
+    strategy._federation = deaf
+    with caplog.at_level("WARNING", logger="flwr.crowdfl"):
+        strategy.start(protected(), initial(), num_rounds=1)
+    assert held(strategy)[:3] == ("settled", "open", "ended")
+    assert any("CSP was not told" in record.getMessage() for record in caplog.records)

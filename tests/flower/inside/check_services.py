@@ -1,5 +1,6 @@
 """KGC and CSP as services of their own: nodes bring invitations, and the server has no key that opens anything."""
 
+import json
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ from flwr.serverapp.strategy import FedAvg
 
 from crowdfl.errors import CrowdFLError, SettingsError
 from crowdfl.flower import CrowdFLStrategy, crowdfl_mod, open_model
+from tests.cli.program import call
 from tests.flower.inside.grid import ServedGrid, average, distance, initial, make_app, update
 from tests.flower.inside.organisations import organisations, prepared
 
@@ -40,6 +42,9 @@ def test_a_run_with_services_is_sealed_from_its_server_and_the_owner_opens_it(ro
     strategy.start(grid, initial(), num_rounds=2)
     assert list(strategy.left_out[1]) == list(strategy.left_out[2]) == [5]
     assert "does not know KGC's public key" in strategy.left_out[1][5]
+    for role, state in (("kgc", "ended"), ("csp", "claims")):  # what claims need stays until the last day
+        listed = json.loads(call(role, "task", "list", roles / role / "settings.toml", "--json").out)
+        assert [one["state"] for one in listed if one["task"] == strategy.federation.task] == [state]
     opened = open_model(roles / "requester/settings.toml", tmp_path / "home/published")
     expected = average(average(initial(), (1, 2, 3, 4)), (1, 2, 3, 4))
     del expected["steps"]
@@ -49,7 +54,7 @@ def test_a_run_with_services_is_sealed_from_its_server_and_the_owner_opens_it(ro
         open_model(tmp_path / "home/requester", tmp_path / "home/published")
     assert not any("requester" in name for name in kept.ports.bundles.listing())
     again = CrowdFLStrategy(FedAvg(), **options | {"home": tmp_path / "again"})
-    with pytest.raises(CrowdFLError, match="handed over and destroyed"):  # a run that broke off cannot go on
+    with pytest.raises(CrowdFLError, match="has ended"):  # a task serves one run
         again.start(invited(task), initial(), num_rounds=2)
 
 

@@ -7,7 +7,7 @@ import { view } from "#web/phone/agent/state.js";
 import {
   ClaimRefused, Conflict, MasksDoNotFit, NotAuthenticated, NotReady, ServiceUnavailable, TaskFull, TaskNotRunning, TooLate,
 } from "#web/phone/protocol/errors.js";
-import { FakeLocks, FakePhone, FakePlatform, TASK, protocol, until } from "./fakes.js";
+import { FakeLocks, FakePhone, FakePlatform, ROUNDS_UNTIL, TASK, roundsClaimed, until } from "./fakes.js";
 
 /** @param {import("./fakes.js").FakeOptions} [options] */
 async function invited(options) {
@@ -18,9 +18,9 @@ async function invited(options) {
 test("an agent takes part from joining to being paid, and a later tab has nothing to do", async () => {
   const { phone, agent, platform } = await invited({ rounds: 3 });
   assert.equal(await agent.run(), "ended");
-  assert.deepEqual(phone.events("paid"), [{ millionths: 600n }]);
+  assert.deepEqual(phone.events("claimed"), [{ millionths: 600n }]);
   const shown = await view(phone.store, TASK);
-  assert.deepEqual([shown?.phase, shown?.total, shown?.claim.state, shown?.claim.amount], ["ended", 600n, "paid", 600n]);
+  assert.deepEqual([shown?.phase, shown?.total, shown?.claim.state, shown?.claim.claimed], ["ended", 600n, "claimed", 600n]);
   assert.equal(shown?.receipts.length, 3);
   const calls = platform.calls.length;
   assert.equal(await phone.open().run(), "ended");
@@ -169,28 +169,129 @@ test("two runs of one agent are one", async () => {
   assert.deepEqual(phone.trainer.trained, [1, 2, 3]);
 });
 
-test("a claim is not made twice, and the same one is sent again when its answer was lost", async () => {
-  const { phone, agent, platform } = await invited();
-  let lost = 2;
-  const pay = platform._claim.bind(platform);
-  platform.instead.claim = (_task, /** @type {Uint8Array} */ claim) => {
-    const paid = pay(claim);
-    if (lost-- > 0) throw new ServiceUnavailable("no answer");
-    return paid;
-  };
-  assert.equal(await agent.run(), "ended");
-  assert.equal(platform.claims.size, 1);
-  assert.equal(phone.events("paid").length, 1);
+test("the same claim is sent again when its answer was lost, and comes to the same", async () => {
+  for (const early of [true, false]) {
+    const { phone, agent, platform } = await invited({ early, rounds: 1 });
+    let lost = 2;
+    const pay = platform._claim.bind(platform);
+    platform.instead.claim = (_task, /** @type {Uint8Array} */ claim) => {
+      const paid = pay(claim);
+      if (lost-- > 0) throw new ServiceUnavailable("no answer");
+      return paid;
+    };
+    assert.equal(await agent.run(), "ended");
+    assert.deepEqual(roundsClaimed(platform), [[1]]);
+    assert.deepEqual(phone.events("claimed"), [{ millionths: 100n }]);
+  }
 });
 
-test("a refused claim is told and not repeated", async () => {
-  for (const [refusal, state] of /** @type {const} */ ([[new ClaimRefused("no"), "refused"], [new TooLate("over"), "expired"]])) {
-    const { phone, agent, platform } = await invited();
-    platform.instead.claim = () => { throw refusal; };
+test("equal parts are claimed round by round while the task runs, by claims that each name all before", async () => {
+  const { phone, agent, platform } = await invited({ early: true });
+  platform.autoFinish = false;
+  const running = agent.run();
+  for (const number of [1, 2]) {
+    await until(() => platform.held.has(number));
+    platform.finish(number);
+    await until(() => phone.events("claimed").length === number);
+    const shown = await view(phone.store, TASK);
+    assert.deepEqual([shown?.claim.state, shown?.claim.claimed, shown?.rounds[number - 1].claimed], ["claimed", number === 1 ? 100n : 300n, "paid"]);
+  }
+  await until(() => platform.held.has(3));
+  platform.finish(3);
+  assert.equal(await running, "ended");
+  assert.deepEqual(roundsClaimed(platform), [[1], [1, 2], [1, 2, 3]]);
+  assert.deepEqual(phone.events("claimed").map(({ millionths }) => millionths), [100n, 300n, 600n]);
+});
+
+test("what shows servers more is claimed after the last round only", async () => {
+  const { phone, agent, platform } = await invited({ early: false });
+  platform.autoFinish = false;
+  await agent.join();
+  await agent.participant.step(phone.trainer);
+  platform.finish(1);
+  await agent.participant.step(phone.trainer);
+  assert.equal((await view(phone.store, TASK))?.claim.state, "later");
+  await assert.rejects(agent.claim(), /after its last round/);
+  platform.state = "cancelled";
+  await assert.rejects(agent.claim(), NotReady, "round 2 is under way");
+  platform.finish(2, "aborted");
+  Object.assign(platform, { rounds: platform.rounds.slice(0, 2) });
+  assert.equal(await agent.run(), "ended");
+  assert.deepEqual(roundsClaimed(platform), [[1]]);
+});
+
+test("a claim that nobody answers while the task runs keeps no round waiting", async () => {
+  const { phone, agent, platform } = await invited({ early: true });
+  platform.instead.claim = () => { throw new ServiceUnavailable("the second server is away"); };
+  const running = agent.run();
+  await until(() => platform.held.has(3));
+  delete platform.instead.claim;
+  assert.equal(await running, "ended");
+  assert.ok(phone.events("waiting").length > 0);
+  assert.deepEqual(roundsClaimed(platform), [[1, 2, 3]]);
+});
+
+test("a platform that was restored is sent the claim again", async () => {
+  const { phone, agent, platform } = await invited({ early: true, rounds: 2 });
+  platform.autoFinish = false;
+  const running = agent.run();
+  await until(() => platform.held.has(1));
+  platform.finish(1);
+  await until(() => platform.held.has(2) && platform.paid);
+  Object.assign(platform, { epoch: "second", paid: 0 });
+  await until(() => platform.paid);
+  assert.equal(phone.events("claimed").length, 1);
+  platform.finish(2);
+  await running;
+});
+
+test("a refused claim is told and not repeated; its owner can try again", async () => {
+  const { phone, agent, platform } = await invited();
+  platform.instead.claim = () => { throw new ClaimRefused("no"); };
+  assert.equal(await agent.run(), "ended");
+  assert.deepEqual(phone.events("not paid"), [{ why: "no" }]);
+  assert.equal(platform.calls.filter((call) => call === "claim").length, 1);
+  assert.equal((await view(phone.store, TASK))?.claim.state, "refused");
+  assert.equal((await phone.store.keys(TASK, "refused-claims/")).length, 1);
+  await assert.rejects(phone.open().claim(), ClaimRefused);
+  delete platform.instead.claim;
+  assert.equal(await phone.open().claim(), 600n);
+  const claim = (await view(phone.store, TASK))?.claim;
+  assert.deepEqual([claim?.state, claim?.why], ["claimed", null]);
+});
+
+test("that the time to claim is over is believed on the signed day, and asked about again before", async () => {
+  const { phone, agent, platform } = await invited();
+  platform.instead.claim = () => { throw new TooLate("over"); };
+  const running = agent.run();
+  await until(async () => (await view(phone.store, TASK))?.claim.state === "refused");
+  assert.equal(await running, "ended");
+  assert.ok(phone.time >= ROUNDS_UNTIL + 150);
+  assert.deepEqual(phone.events("not paid").length, 1);
+  phone.time += 3600;
+  await assert.rejects(phone.open().claim(), TooLate);
+  assert.equal((await view(phone.store, TASK))?.claim.state, "expired");
+});
+
+test("a platform that closes its books before the signed day is not believed", async () => {
+  const { phone, agent, platform } = await invited({ claimsUntil: ROUNDS_UNTIL + 10_000, settings: { window: 1500 } });
+  const { status } = platform._acts(/** @type {any} */ ({}));
+  platform.instead.status = () => ({ ...status(), state: platform.state === "running" || phone.time > ROUNDS_UNTIL + 3000 ? platform.state : "settled" });
+  assert.equal(await agent.run(), "ended");
+  assert.deepEqual(phone.events("not paid").length, 1);
+  assert.deepEqual(phone.events("claimed"), [{ millionths: 600n }]);
+});
+
+test("a later last day of claims counts if CSP has signed it", async () => {
+  for (const [text, refused] of /** @type {const} */ ([["until 1000400", false], ["never", true]])) {
+    const { phone, agent, platform } = await invited({ rounds: 1 });
+    platform.extended = text;
+    platform.instead.reward = () => { throw new NotReady("gone"); };
     assert.equal(await agent.run(), "ended");
-    assert.deepEqual(phone.events("not paid"), [{ why: refusal.message }]);
-    assert.equal(platform.calls.filter((call) => call === "claim").length, 1);
-    assert.equal((await view(phone.store, TASK))?.claim.state, state);
+    const until = refused ? 1_000_300 : 1_000_400;
+    assert.ok(phone.time >= until && phone.time < until + 50, `${phone.time}`);
+    assert.equal((await view(phone.store, TASK))?.claim.until, until);
+    assert.equal(phone.events("extension refused").length, refused ? 1 : 0);
   }
 });
 
@@ -209,91 +310,101 @@ test("nothing is claimed without a budget, or by someone who earned nothing", as
   }
 });
 
-test("a missing reward is waited for until half of the time to claim, and then left out", async () => {
-  const { phone, agent, platform } = await invited({ claimWindow: 1000 });
+test("a missing reward holds up no other, and is claimed when it comes", async () => {
+  const { phone, agent, platform } = await invited();
   const reward = platform._acts(/** @type {any} */ ({})).reward;
   platform.instead.reward = (task, number, keys) => {
-    if (number === 2) throw new NotReady("the file is lost");
+    if (number === 2 && phone.slept.length < 30) throw new NotReady("the file is lost");
     return reward(task, number, keys);
   };
-  platform.left = 900;
-  const status = platform._acts(/** @type {any} */ ({})).status;
-  platform.instead.status = () => ({ ...status(), claim_seconds_left: platform.state === "running" ? null : 900 - phone.slept.length * 10 });
   assert.equal(await agent.run(), "ended");
-  assert.deepEqual(phone.events("claiming without").map(({ rounds }) => rounds), [[2]]);
-  assert.deepEqual([...platform.claims], ["[1,3]"]);
-  assert.ok(900 - phone.slept.length * 10 <= 500);
+  assert.deepEqual(roundsClaimed(platform), [[1, 3], [1, 2, 3]]);
+  assert.deepEqual(phone.events("claimed").map(({ millionths }) => millionths), [400n, 600n]);
 });
 
-for (const left of [900, undefined]) test(`the owner alone claims the rest at once, with ${left} s said to be left`, async () => {
-  const { phone, platform, agent } = await invited();
-  const { reward, status } = platform._acts(/** @type {any} */ ({}));
-  platform.instead.status = () => ({ ...status(), claim_seconds_left: platform.state === "running" ? null : left });
-  platform.instead.reward = (task, number, keys) => {
-    if (number === 2) throw new NotReady("the file is lost");
-    return reward(task, number, keys);
-  };
-  const done = agent.run();
-  await until(() => phone.slept.length > 3);
-  await assert.rejects(agent.claim(), NotReady);
-  assert.equal(await agent.claim({ withoutMissing: true }), 400n);
-  assert.equal(await done, "stopped");
-  assert.equal(await agent.run(), "ended");
-});
-
-test("a platform whose clock jumps hurries nobody, and is believed after a while", async () => {
-  const { phone, agent, platform } = await invited({ claimWindow: 1000 });
+test("a reward that never comes is waited for until the last day of claims", async () => {
+  const { phone, agent, platform } = await invited({ rounds: 1 });
   platform.instead.reward = () => { throw new NotReady("gone"); };
-  platform.left = 0;
   assert.equal(await agent.run(), "ended");
-  const waits = phone.slept.length;
-  assert.ok(waits >= 10, `${waits} looks`);
+  assert.ok(phone.time >= ROUNDS_UNTIL + 150);
+  assert.deepEqual(roundsClaimed(platform), []);
 });
 
 test("masks that CSP has lost cost the newest round only, and the refused claim is kept", async () => {
   const { phone, agent, platform } = await invited();
-  platform.left = 100;
   const pay = platform._claim.bind(platform);
   platform.instead.claim = (_task, /** @type {Uint8Array} */ claim) => {
-    if (new TextDecoder().decode(claim) === "[1,2,3]") throw new MasksDoNotFit("round 3 is unknown");
+    if (JSON.parse(new TextDecoder().decode(claim)).rounds.includes(3)) throw new MasksDoNotFit("round 3 is unknown");
     return pay(claim);
   };
   assert.equal(await agent.run(), "ended");
-  assert.deepEqual(phone.events("paid"), [{ millionths: 300n }]);
-  assert.equal(phone.events("claim refused").length, 1);
+  assert.deepEqual(phone.events("claimed"), [{ millionths: 300n }]);
+  assert.deepEqual(phone.events("not paid"), [{ why: "round 3 is unknown" }]);
   assert.equal((await phone.store.keys(TASK, "refused-claims/")).length, 1);
+  const claim = (await view(phone.store, TASK))?.claim;
+  assert.deepEqual([claim?.state, claim?.claimed, claim?.amount], ["refused", 300n, 300n]);
 });
 
-test("a claim that SP says came too early is made again, with the rewards of that time", async () => {
-  const { phone, platform } = await invited();
-  const [pay, made] = [platform._claim.bind(platform), /** @type {unknown[]} */ ([])];
+test("a claim that SP says came too early is sent again", async () => {
+  const { phone, agent, platform } = await invited();
+  const pay = platform._claim.bind(platform);
   platform.instead.claim = (_task, /** @type {Uint8Array} */ claim) => {
-    if (made.length === 1) throw new NotReady("the task is not over");
+    if (phone.slept.length < 10) throw new NotReady("round 3 is under way");
     return pay(claim);
   };
-  const makeClaim = async (/** @type {Parameters<typeof protocol.makeClaim>} */ ...given) => {
-    made.push(given);
-    return protocol.makeClaim(...given);
-  };
-  assert.equal(await phone.open(undefined, { protocol: { ...protocol, makeClaim } }).run(), "ended");
-  assert.deepEqual([made.length, phone.events("paid").length], [2, 1]);
+  assert.equal(await agent.run(), "ended");
+  assert.deepEqual(phone.events("claimed").length, 1);
 });
 
-test("a claim that was paid in part says what is missing", async () => {
-  const { agent, platform, phone } = await invited();
-  platform.instead.claim = () => ({ paid: new Map([[1, 100n], [2, 150n]]), claimed: new Map([[1, 100n], [2, 200n], [3, 300n]]) });
-  await agent.run();
-  assert.deepEqual(phone.events("paid"), [{ millionths: 250n, missing: new Map([[2, 50n], [3, 300n]]) }]);
-});
+/** @param {[number, bigint][]} paid @param {[number, bigint][]} [unused] @param {[number, bigint][]} [disputed] */
+const answered = (paid, unused = [], disputed = []) => ({ paid: new Map(paid), unused: new Map(unused), disputed: new Map(disputed) });
 
-test("an SP that pays less cannot say that less was claimed", async () => {
+test("an SP that books less than CSP has signed is found short", async () => {
   const { agent, platform, phone } = await invited();
-  platform.instead.claim = () => ({ paid: new Map([[1, 100n]]), claimed: new Map([[1, 100n]]) });
+  platform.instead.claim = () => answered([[1, 100n], [2, 150n]]);
   await agent.run();
-  assert.deepEqual(phone.events("paid"), [{ millionths: 100n, missing: new Map([[2, 200n], [3, 300n]]) }]);
+  assert.deepEqual(phone.events("claimed"), [{ millionths: 250n, missing: new Map([[2, 50n], [3, 300n]]) }]);
   const claim = (await view(phone.store, TASK))?.claim;
-  assert.deepEqual([claim?.state, claim?.amount], ["paid", 100n]);
-  assert.deepEqual(claim?.short, [2, 3]);
+  assert.deepEqual([claim?.state, claim?.claimed, claim?.short], ["claimed", 250n, [2, 3]]);
+});
+
+test("what is disputed is shown, is not booked, and is asked about again until it is decided", async () => {
+  const { agent, platform, phone } = await invited({ rounds: 2, claimsUntil: ROUNDS_UNTIL + 10_000, settings: { window: 1500 } });
+  platform.instead.claim = () => (phone.time < ROUNDS_UNTIL + 5000 ? answered([[1, 100n]], [], [[2, 200n]]) : answered([[1, 100n]], [[2, 200n]]));
+  const running = agent.run();
+  await until(() => phone.events("claimed").length);
+  const claim = (await view(phone.store, TASK))?.claim;
+  assert.deepEqual([claim?.state, claim?.claimed, claim?.disputed, claim?.short], ["claimed", 100n, [2], []]);
+  assert.equal(await running, "ended");
+  assert.deepEqual(phone.events("claimed"), [{ millionths: 100n, disputed: [2] }, { millionths: 300n }]);
+  assert.ok(platform.calls.filter((call) => call === "claim").length <= 4, "once an hour");
+});
+
+test("where to be paid is sent while the task runs, and named in the next claim, also when that is all that is new", async () => {
+  const { phone, agent, platform } = await invited({ early: true, rounds: 2 });
+  await agent.join();
+  await agent.payTo("email", "ann@example.org");
+  assert.deepEqual(platform.places, ['[1,"email","ann@example.org"]']);
+  assert.equal(await agent.run(), "ended");
+  const counters = () => [...platform.claims].map((claim) => JSON.parse(claim).counter);
+  assert.deepEqual(counters(), [1]);
+  await phone.open().payTo("text", "at the desk");
+  assert.equal((await view(phone.store, TASK))?.payTo.state, "sent");
+  assert.equal(await phone.open().run(), "ended");
+  assert.deepEqual([counters(), platform.places.length], [[1, 2], 2]);
+  const calls = platform.calls.length;
+  assert.equal(await phone.open().run(), "ended");
+  assert.equal(platform.calls.length, calls, "nothing is new");
+});
+
+test("a place to be paid that comes after the time to claim is closed, and undoes nothing", async () => {
+  const { phone, agent, platform } = await invited({ rounds: 1 });
+  await agent.run();
+  platform.instead.claim = () => { throw new TooLate("over"); };
+  await phone.open().payTo("text", "at the desk");
+  assert.equal(await phone.open().run(), "ended");
+  const shown = await view(phone.store, TASK);
+  assert.deepEqual([shown?.claim.state, shown?.payTo.state], ["claimed", "closed"]);
 });
 
 test("someone who leaves is paid for what was done, after the end", async () => {
@@ -310,7 +421,7 @@ test("someone who leaves is paid for what was done, after the end", async () => 
   platform.state = "finished";
   platform.rounds = platform.rounds.slice(0, 1);
   assert.equal(await running, "ended");
-  assert.deepEqual(phone.events("paid"), [{ millionths: 100n }]);
+  assert.deepEqual(phone.events("claimed"), [{ millionths: 100n }]);
   assert.equal((await view(phone.store, TASK))?.phase, "left");
 });
 

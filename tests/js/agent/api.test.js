@@ -203,10 +203,10 @@ test("a claim is sent once: whether it was paid, the next call finds out", async
   const { platform, asked } = reach(() => { throw new TypeError("Failed to fetch"); });
   await assert.rejects(platform.claim(TASK, UPLOAD, keys), ServiceUnavailable);
   assert.equal(asked.length, 1);
-  const paid = reach(() => json({ paid: { 1: 5 }, claimed: { 1: 5, 2: 7 }, amount: 5 }));
-  assert.deepEqual(await paid.platform.claim(TASK, UPLOAD, keys), { paid: new Map([[1, 5n]]), claimed: new Map([[1, 5n], [2, 7n]]) });
+  const paid = reach(() => json({ paid: { 1: 5 }, unused: {}, disputed: { 2: 7 } }));
+  assert.deepEqual(await paid.platform.claim(TASK, UPLOAD, keys), { paid: new Map([[1, 5n]]), unused: new Map(), disputed: new Map([[2, 7n]]) });
   for (const amount of [0.5, -5, 1e308]) {
-    const wrong = reach(() => json({ paid: { 1: amount }, claimed: {} }));
+    const wrong = reach(() => json({ paid: { 1: amount }, unused: {}, disputed: {} }));
     await assert.rejects(wrong.platform.claim(TASK, UPLOAD, keys), ServiceUnavailable);
   }
 });

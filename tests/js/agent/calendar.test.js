@@ -5,18 +5,18 @@ import { test } from "node:test";
 import { calendarOf, openings } from "#web/phone/agent/calendar.js";
 import { TASK } from "./fakes.js";
 
-const PLAN = { enrol_until: null, start_at: null, start_with: null, every: null, daily: null, closes: "deadline", goal: null, unused_pay: null };
+const PLAN = { enrol_until: null, start_at: null, start_with: null, every: null, closes: "deadline", goal: null, unused_pay: null };
 const body = (/** @type {object} */ plan, rounds = 3) => ({ plan: { ...PLAN, ...plan }, settings: { rounds, window: 7200 } });
 const at = (/** @type {string} */ moment) => Date.parse(moment) / 1000;
 const moments = (/** @type {any} */ given, /** @type {any} */ when) =>
   openings(given, when).map((one) => `${one.round} ${new Date(one.at * 1000).toISOString()}`);
 
 test("rounds at a time of day follow the clocks of their place", () => {
-  const daily = body({ daily: "18:00 Europe/Berlin" });
+  const daily = body({ every: "day at 18:00 Europe/Berlin" });
   assert.deepEqual(moments(daily, { now: at("2026-10-23T16:30:00Z") }),
     ["1 2026-10-24T16:00:00.000Z", "2 2026-10-25T17:00:00.000Z", "3 2026-10-26T17:00:00.000Z"]);
-  assert.deepEqual(moments(body({ daily: "18:00" }, 1), { now: at("2026-10-23T18:00:00Z") }), ["1 2026-10-23T18:00:00.000Z"]);
-  assert.deepEqual(moments(body({ daily: "08:00 Asia/Shanghai", start_at: "2026-12-01T00:30:00+01:00" }, 2), { now: at("2026-10-23T18:00:00Z") }),
+  assert.deepEqual(moments(body({ every: "day at 18:00" }, 1), { now: at("2026-10-23T18:00:00Z") }), ["1 2026-10-23T18:00:00.000Z"]);
+  assert.deepEqual(moments(body({ every: "day at 08:00 Asia/Shanghai", start_at: "2026-12-01T00:30:00+01:00" }, 2), { now: at("2026-10-23T18:00:00Z") }),
     ["1 2026-12-01T00:00:00.000Z", "2 2026-12-02T00:00:00.000Z"]);
 });
 
@@ -30,7 +30,7 @@ test("rounds at a pace count from the start, from what the platform says, and fr
 });
 
 test("a plan without times makes no file", () => {
-  for (const plan of [{}, { every: 3600 }, { start_at: "2020-01-01T00:00:00Z" }, { daily: "18:00 Mars/Base" }]) {
+  for (const plan of [{}, { every: 3600 }, { start_at: "2020-01-01T00:00:00Z" }, { every: "day at 18:00 Mars/Base" }]) {
     assert.equal(calendarOf(body(plan), TASK, { now: at("2026-10-23T00:00:00Z"), texts: { title: "t", body: "b" } }), null);
   }
 });
@@ -38,7 +38,7 @@ test("a plan without times makes no file", () => {
 test("the file keeps to RFC 5545: lines, folds, escapes, and the same names when it is made again", () => {
   const texts = { title: "Round {round} of {rounds}; now, \\ here", body: `${"每天二十秒，".repeat(20)}\nEND:VEVENT\r\nthanks\u0007` };
   const options = { now: at("2026-10-23T00:00:00Z"), texts };
-  const file = String(calendarOf(body({ daily: "18:00" }), TASK, options));
+  const file = String(calendarOf(body({ every: "day at 18:00" }), TASK, options));
   assert.ok(file.endsWith("END:VCALENDAR\r\n") && !/[^\r]\n/.test(file));
   for (const line of file.split("\r\n")) assert.ok(new TextEncoder().encode(line).length <= 75, line);
   const lines = file.replaceAll("\r\n ", "").split("\r\n");
@@ -46,7 +46,7 @@ test("the file keeps to RFC 5545: lines, folds, escapes, and the same names when
   assert.ok(lines.includes("SUMMARY:Round 2 of 3\\; now\\, \\\\ here"));
   assert.ok(lines.some((line) => line === `DESCRIPTION:${"每天二十秒，".repeat(20)}\\nEND:VEVENT\\nthanks`));
   assert.ok(lines.includes("DTSTART:20261023T180000Z") && lines.includes("DTEND:20261023T200000Z"));
-  assert.equal(calendarOf(body({ daily: "18:00" }), TASK, options), file);
-  const later = String(calendarOf(body({ daily: "18:00" }), TASK, { ...options, done: 1 }));
+  assert.equal(calendarOf(body({ every: "day at 18:00" }), TASK, options), file);
+  const later = String(calendarOf(body({ every: "day at 18:00" }), TASK, { ...options, done: 1 }));
   assert.deepEqual(later.match(/UID:.*/g), file.match(/UID:.*/g)?.slice(1));
 });

@@ -72,7 +72,8 @@ export class MemoryTables {
 
   /** @param {Change} change */
   async write({ needs, absent, put = [], remove = [], clear }) {
-    if ((needs && !(await this.has(needs))) || (absent && (await this.has(absent)))) return false;
+    const has = (/** @type {Place} */ place) => this.kept.has(JSON.stringify(place)); // at once, as in a transaction
+    if ((needs && !has(needs)) || (absent && has(absent))) return false;
     const values = put.map(([place, value]) => /** @type {const} */ ([JSON.stringify(place), structuredClone(value)]));
     for (const name of [...this.kept.keys()]) if (JSON.parse(name)[1] === clear) this.kept.delete(name);
     for (const place of remove) this.kept.delete(JSON.stringify(place));
@@ -102,18 +103,26 @@ export function tabOf(tables, fuse) {
  * @property {number} [rounds]
  * @property {bigint} [payment]
  * @property {number} [min]
- * @property {number} [claimWindow]
+ * @property {number} [claimsUntil]
+ * @property {boolean} [early] Whether claims are taken while the task runs.
  * @property {string} [step]
  * @property {boolean} [draws]
  * @property {string} [consent] Its version.
  * @property {Record<string, unknown>} [settings] Besides these.
  */
 
+const BEGINS = 1_000_000; // seconds, on a phone's clock
+/** The last day of rounds. */
+export const ROUNDS_UNTIL = BEGINS + 150;
+
+/** The rounds of every claim that was sent, in order. @param {FakePlatform} platform @returns {number[][]} */
+export const roundsClaimed = (platform) => [...platform.claims].map((claim) => JSON.parse(claim).rounds);
+
 /** SP and KGC for one phone. A round opens when the one before is over, and is over as soon as the phone's upload is in. */
 export class FakePlatform {
   /** @param {FakeOptions} [options] */
-  constructor({ rounds = 3, payment = 1000n, min = 5, claimWindow = 1000, step, draws = false, consent = "", settings = {} } = {}) {
-    this.options = { rounds, payment, min, claimWindow, step, draws, consent, settings };
+  constructor({ rounds = 3, payment = 1000n, min = 5, claimsUntil = ROUNDS_UNTIL + 150, early = false, step, draws = false, consent = "", settings = {} } = {}) {
+    this.options = { rounds, payment, min, claimsUntil, early, step, draws, consent, settings };
     /** @type {string | null} */
     this.consented = null;
     /** @type {string | null} */
@@ -124,8 +133,8 @@ export class FakePlatform {
     this.epoch = "first";
     this.dropped = 0;
     this.state = "running";
-    /** @type {number | null} */
-    this.left = 500;
+    /** @type {string | null} */
+    this.extended = null;
     /** @type {{number: number, state: string, deadline: number, uploads: number}[]} */
     this.rounds = [{ number: 1, state: "open", deadline: 10, uploads: 0 }];
     /** @type {Map<number, Set<string>>} Every body that was ever sent for a round, as far as it came. */
@@ -135,6 +144,8 @@ export class FakePlatform {
     /** @type {Set<string>} Every claim that was ever sent. */
     this.claims = new Set();
     this.paid = 0;
+    /** @type {string[]} Where to be paid, as it was sealed. */
+    this.places = [];
     this.quits = 0;
     /** @type {string[]} */
     this.calls = [];
@@ -144,11 +155,11 @@ export class FakePlatform {
   }
 
   definition() {
-    const { rounds, payment, min, claimWindow, step, draws, consent } = this.options;
-    const settings = { rounds, payment: payment.toString(), budget: payment ? "1.00" : null, min_participants: min, window: 30, server_step: step, draws, ...this.options.settings };
+    const { rounds, payment, min, claimsUntil, early, step, draws, consent } = this.options;
+    const settings = { rounds, payment: payment.toString(), budget: payment ? "1.00" : null, min_participants: min, window: 30, server_step: step, draws, pay: early ? "equal" : "samples", ...this.options.settings };
     const texts = { consent: { version: consent, text: consent && "We measure." }, language: "en", texts: { de: { consent: "Wir messen." } } };
     const plan = { unused_pay: "0.25" };
-    const body = { purpose: "walking", claim_window: claimWindow, settings, plan, training: { epochs: 1 }, who: {}, ...texts };
+    const body = { purpose: "walking", rounds_until: ROUNDS_UNTIL, claims_until: claimsUntil, payer: "ab", settings, plan, training: { epochs: 1 }, who: {}, ...texts };
     return `crowdfl definition S ${JSON.stringify(body)}`;
   }
 
@@ -190,7 +201,7 @@ export class FakePlatform {
       status: () => ({
         state: this.state, epoch: this.epoch, dropped: this.dropped, rounds: structuredClone(this.rounds), enrolled: 5,
         enrolment: this.enrolment, come_back: this.comeBack,
-        claim_seconds_left: this.state === "running" ? null : this.left, ended: null,
+        claims_extended: this.extended, ended: null,
       }),
       enrol: (_task, /** @type {string} */ certificate, /** @type {string | null} */ consent) => {
         this.enrolled.add(certificate.slice("cert ".length));
@@ -208,13 +219,20 @@ export class FakePlatform {
       average: (_task, /** @type {number} */ number, keys) => {
         this.require(keys.who);
         if (this.round(number).state !== "rewarded") throw new NotReady("not yet");
-        return bytes({ number, accepted: this.held.has(number) ? [keys.who] : [] });
+        return bytes({ number, accepted: this.held.has(number) ? [keys.who] : [], absent: !this.held.has(number) });
+      },
+      end: (_task, /** @type {number} */ number, keys) => {
+        this.require(keys.who);
+        const { state, unused } = /** @type {any} */ (this.round(number));
+        if (state !== "aborted") throw new NotReady("it was not given up");
+        return bytes({ number, shown: !unused, why: null });
       },
       reward: (_task, /** @type {number} */ number, keys) => {
         this.require(keys.who);
         return bytes({ number, amount: 100 * number });
       },
       claim: (_task, /** @type {Uint8Array} */ claim) => this._claim(claim),
+      payTo: (_task, /** @type {Uint8Array} */ sealed) => void this.places.push(decoder.decode(sealed)),
       quit: (_task, _keys, /** @type {boolean} */ withdraw) => {
         this.quits += 1;
         const open = this.rounds.filter(({ number, state }) => withdraw && state === "open" && this.held.delete(number));
@@ -244,10 +262,13 @@ export class FakePlatform {
   /** @param {Uint8Array} claim */
   _claim(claim) {
     this.claims.add(decoder.decode(claim));
-    const rounds = /** @type {number[]} */ (parse(claim));
-    const paid = new Map(rounds.map((number) => [number, BigInt(100 * number)]));
+    const { rounds, unused } = parse(claim);
     this.paid = 1;
-    return { paid, claimed: paid };
+    return {
+      paid: new Map(rounds.map((/** @type {number} */ number) => [number, BigInt(100 * number)])),
+      unused: new Map(unused.map((/** @type {number} */ number) => [number, 250_000n])),
+      disputed: new Map(),
+    };
   }
 }
 
@@ -267,7 +288,7 @@ const SIMPLE = {
   sharesTask: (/** @type {any} */ { task, body }) => ({
     hasReference: body.settings.reference ?? false,
     task, initial: "right", parameters: 2, shape: [], unit: 1, minParticipants: body.settings.min_participants,
-    rounds: body.settings.rounds, payment: BigInt(body.settings.payment), claimWindow: body.claim_window, window: body.settings.window,
+    rounds: body.settings.rounds, payment: BigInt(body.settings.payment), roundsUntil: body.rounds_until, claimsUntil: body.claims_until, claimsEarly: body.settings.pay === "equal", window: body.settings.window,
     draws: body.settings.draws,
     step: body.settings.server_step ? { kind: body.settings.server_step } : null,
   }),
@@ -282,9 +303,9 @@ const SIMPLE = {
   },
   consentCopy: (/** @type {any[]} */ ...given) => JSON.stringify(given.slice(1)),
   newKeys: async () => ({ who: `who ${++seeds}` }),
-  enrolmentRequest: async (/** @type {string} */ _task, /** @type {string} */ _text, /** @type {any} */ keys) => ({ request: keys.who }),
+  enrolmentRequest: async (/** @type {string} */ _task, /** @type {string} */ invitation, /** @type {any} */ keys) => ({ invitation, request: keys.who }),
   openEnrolled: async (/** @type {Uint8Array} */ sealed) => ({ certificate: `cert ${parse(sealed)}`, bundle: bytes("bundle") }),
-  openBundle: async () => ({ fingerprint: new Uint8Array() }),
+  openBundle: async () => ({ fingerprint: new Uint8Array(), cspSigning: new Uint8Array() }),
   hex: () => "right",
   sha256: async () => new Uint8Array(),
   readSafetensors: (/** @type {Uint8Array} */ initial) => Float64Array.from(parse(initial)),
@@ -304,21 +325,34 @@ const SIMPLE = {
   },
   readPublication: async (/** @type {any[]} */ ...given) => {
     const [, , chain, publication, round] = given;
-    const { number, accepted } = parse(publication);
+    const { number, accepted, absent } = parse(publication);
     if (number !== round || round <= chain.number) throw new Error("read out of order");
-    return { chain: { number, weights: [] }, total: 1, accepted, rejected: new Map(), record: publication };
+    return { chain: { number, weights: [] }, total: 1, accepted, absent, rejected: new Map(), record: publication };
   },
   readRecord: async (/** @type {any[]} */ ...given) => {
     const [, , , publication, round] = given;
-    const { number, accepted, base } = parse(publication);
+    const { number, accepted, absent, base } = parse(publication);
     if (number !== round) throw new ChainBroken("of another round");
     if (base) throw new RolledBack("a server was set back");
-    return { accepted, rejected: new Map(), record: publication };
+    return { accepted, absent, rejected: new Map(), record: publication };
   },
+  readEnd: async (/** @type {any[]} */ ...given) => {
+    const { number, shown, why, record } = parse(given[3]);
+    if (number !== given[4]) throw new ChainBroken("of another round");
+    return { why, shown, record: record ? bytes(record) : null };
+  },
+  rewardBy: (/** @type {unknown} */ _task, /** @type {Uint8Array} */ record) => (parse(record).pays ? bytes({ amount: parse(record).pays }) : null),
   recordIn: (/** @type {any[]} */ ...given) => (parse(given[2]).record ? bytes(parse(given[2]).record) : null),
-  standing: (/** @type {any} */ opened, /** @type {string} */ who) => (opened.accepted.includes(who) ? null : "broken_seal"),
+  standing: (/** @type {any} */ opened, /** @type {string} */ who) => 
+    (opened.accepted.includes(who) ? null : opened.absent ? "not_passed_on" : "broken_seal"),
   openReward: async (/** @type {any[]} */ ...given) => BigInt(parse(given[3]).amount),
-  makeClaim: async (/** @type {any[]} */ ...given) => bytes(given[2].map((/** @type {any} */ one) => one.round)),
+  makeClaim: async (/** @type {any[]} */ ...[, , { rewards, unused, counter }]) => bytes({ rounds: rewards.map((/** @type {any} */ one) => one.round), unused, counter }),
+  checkDestination: (/** @type {string} */ _kind, /** @type {string} */ text) => text,
+  sealDestination: async (/** @type {any[]} */ ...[, , , counter, kind, to]) => bytes([counter, kind, to]),
+  openExtension: async (/** @type {string} */ text) => {
+    if (!text.startsWith("until ")) throw new DocumentError("no such signature");
+    return Number(text.slice("until ".length));
+  },
 };
 
 /** @type {typeof import("#web/phone/agent/protocol.js")} */
@@ -351,7 +385,7 @@ export class FakePhone {
     this.platform = platform;
     this.tables = tables;
     this.trainer = new FakeTrainer();
-    this.time = 1_000_000;
+    this.time = BEGINS;
     /** @type {[string, any][]} */
     this.told = [];
     /** @type {number[]} Seconds that agents have slept. */

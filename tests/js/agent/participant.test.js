@@ -6,9 +6,8 @@ import { test } from "node:test";
 import { CONTRIBUTION } from "#web/phone/agent/uploads.js";
 import { view } from "#web/phone/agent/state.js";
 import {
-  RolledBack,
   DocumentError, EnrolmentOver, Forbidden, NothingToContribute, NotAuthenticated, NotDrawn, NotReady, RewardOutOfRange,
-  ServiceUnavailable,   TaskFull, TaskNotRunning, TooFewParticipants, TooLate, UnknownParticipant, UploadRejected,
+  ServiceUnavailable, TaskFull, TaskNotRunning, TooFewParticipants, TooLate, UnknownParticipant, UploadRejected,
 } from "#web/phone/protocol/errors.js";
 import { FakePhone, FakePlatform, TASK, protocol, receiptOf } from "./fakes.js";
 
@@ -61,7 +60,7 @@ test("the least number is checked again before each upload", async () => {
 
 test("the papers of another task are refused", async () => {
   const phone = new FakePhone();
-  const other = { ...protocol, openAppointment: async () => ({ task: "another", fingerprint: "" }) };
+  const other = { ...protocol, openAppointment: async () => ({ task: "another", fingerprint: "", csp: "" }) };
   await phone.invited();
   await assert.rejects(phone.open(undefined, { protocol: other }).look(), DocumentError);
 });
@@ -115,13 +114,10 @@ test("an upload that a round has no need of earns what the plan says, by its rec
   const shown = await view(phone.store, TASK);
   assert.deepEqual(shown?.rounds.map(({ mine, reward, reason }) => [mine, reward, reason]), [["unused", 250_000n, null], ["arrived", 200n, "small"]]);
   assert.deepEqual(shown?.receipts.map(({ round }) => round), [1, 2]);
-  platform.instead.claim = (_task, claim) => {
-    platform.claims.add(new TextDecoder().decode(claim));
-    return { paid: new Map([[1, 250_000n], [2, 200n]]) };
-  };
   assert.equal(await person.claim(), 250_200n);
-  assert.deepEqual([...platform.claims], ["[2]"]);
-  assert.deepEqual(phone.events("paid"), [{ millionths: 250_200n }]);
+  assert.deepEqual([...platform.claims], ['{"rounds":[2],"unused":[1],"counter":0}']);
+  assert.deepEqual(phone.events("claimed"), [{ millionths: 250_200n }]);
+  assert.deepEqual((await view(phone.store, TASK))?.rounds.map(({ claimed }) => claimed), ["unused", "paid"]);
 });
 
 test("a platform that owes for an unused upload and does not pay is found short", async () => {
@@ -129,9 +125,38 @@ test("a platform that owes for an unused upload and does not pay is found short"
   platform.instead.send = (_task, number, keys, upload) => receiptOf(number, keys.who, new TextDecoder().decode(upload), true);
   await step();
   platform.finish(1, "aborted");
-  platform.instead.claim = () => ({ paid: new Map() });
+  platform.instead.claim = () => ({ paid: new Map(), unused: new Map(), disputed: new Map() });
   assert.equal(await person.claim(), 0n);
-  assert.deepEqual(phone.events("paid"), [{ millionths: 0n, missing: new Map([[1, 250_000n]]) }]);
+  assert.deepEqual(phone.events("claimed"), [{ millionths: 0n, missing: new Map([[1, 250_000n]]) }]);
+});
+
+test("an unused upload is claimed once its round has CSP's word, and not while it may be used after all", async () => {
+  const { person, step, platform } = await joined({ rounds: 2, early: true });
+  platform.instead.send = (_task, number, keys, upload) => receiptOf(number, keys.who, new TextDecoder().decode(upload), true);
+  await step();
+  assert.equal(await person.isClaimDue(), false);
+  await assert.rejects(person.claim(), NotReady);
+  platform.finish(1);
+  await step();
+  assert.equal(await person.isClaimDue(), true);
+  assert.equal(await person.claim(), 250_000n);
+});
+
+test("an upload whose answer was lost is sent again after its round, and gets the same receipt", async () => {
+  const { phone, step, platform } = await joined({ rounds: 2 });
+  const answer = (/** @type {any[]} */ ...[, number, keys, upload]) => receiptOf(number, keys.who, new TextDecoder().decode(upload), true);
+  const sent = new Set();
+  platform.instead.send = (...given) => {
+    sent.add(answer(...given));
+    throw new ServiceUnavailable("no answer");
+  };
+  await assert.rejects(step(), ServiceUnavailable);
+  platform.finish(1);
+  await assert.rejects(step(), ServiceUnavailable);
+  platform.instead.send = (...given) => (sent.add(answer(...given)), answer(...given));
+  await step();
+  assert.equal(sent.size, 2, "one upload each of the rounds 1 and 2");
+  assert.equal((await phone.store.get(TASK, "rounds/1/reward")).unused, [...sent][0]);
 });
 
 const CHANGES = {
@@ -505,6 +530,29 @@ test("someone who has left takes no part, and can join again with the same name"
   assert.ok(platform.held.has(1));
 });
 
+for (const key of ["left", "withdrawing", "replaced", "stopped"]) {
+  test(`whoever is ${key} neither trains nor uploads, whatever SP says of the task`, async () => {
+    const { phone, step, platform } = await joined();
+    await phone.store.put(TASK, key, 1);
+    platform.state = "cancelled"; // and a round is open
+    await step();
+    assert.deepEqual([phone.trainer.trained, platform.calls.includes("send")], [[], false]);
+  });
+}
+
+test("what was made is not sent by somebody who has left since, in another tab too", async () => {
+  const { phone, step, platform } = await joined();
+  const train = phone.trainer.train.bind(phone.trainer);
+  phone.trainer.train = async (...given) => {
+    await phone.store.put(TASK, "left", 1);
+    return train(...given);
+  };
+  await step();
+  platform.state = "cancelled";
+  await step();
+  assert.deepEqual([phone.trainer.trained, platform.calls.includes("send")], [[1], false]);
+});
+
 test("the bytes of an upload go when its round is over, and never make room for others", async () => {
   const { phone, step, platform } = await joined();
   await step();
@@ -512,7 +560,8 @@ test("the bytes of an upload go when its round is over, and never make room for 
   await step();
   assert.equal(await phone.store.has(TASK, "rounds/1/upload"), false);
   platform.round(1).state = "open"; // a platform that was set back: CSP's record of this round is here
-  await assert.rejects(step, RolledBack);
+  await step();
+  assert.match(phone.events("stopped")[0].why, /runs round 1 again/);
   assert.equal(platform.seen.get(1)?.size, 1);
   assert.deepEqual(phone.trainer.trained, [1, 2]);
 });
@@ -528,7 +577,8 @@ test("the record of the last round is kept, and a platform that runs that round 
   assert.equal(platform.calls.filter((call) => call === "average").length, 1);
   platform.state = "running";
   platform.round(1).state = "open";
-  await assert.rejects(step, RolledBack);
+  await step();
+  assert.match(phone.events("stopped")[0].why, /runs round 1 again/);
 });
 
 /** @type {[string, () => Uint8Array, string][]} */
@@ -560,18 +610,22 @@ test("whom the record of the last round leaves out waits for no reward", async (
   platform.finish(1);
   platform.instead.average = () => asBytes({ number: 1, accepted: [] });
   platform.instead.reward = () => { throw new NotReady("not yet"); };
-  assert.equal(await person.claim(), 0n);
+  await step();
+  assert.equal(await person.awaitsClaim(), false);
   assert.deepEqual(phone.events("upload rejected"), [{ round: 1, why: "broken_seal" }]);
 });
 
-test("a reward by another record than the one that is kept is not taken", async () => {
-  const { phone, step, platform } = await joined();
+test("two records of one round stop a phone, which keeps both", async () => {
+  const { phone, person, step, platform } = await joined();
   await step();
   platform.finish(1);
   platform.instead.reward = () => asBytes({ number: 1, amount: 1, record: "another" });
   await step();
-  assert.match(phone.events("reward missing")[0].why, /CSP has signed two records of round 1/);
+  assert.match(phone.events("stopped")[0].why, /CSP has signed two records of round 1/);
   assert.equal(await phone.store.has(TASK, "rounds/1/reward"), false);
+  const [{ round, csp }] = JSON.parse((await person.evidence())?.text ?? "").rounds;
+  assert.deepEqual([round, csp.code, atob(csp.second_record)], [1, "two_records", JSON.stringify("another")]);
+  assert.ok(csp.record);
 });
 
 test("a figure that cannot be had holds up nothing", async () => {

@@ -30,12 +30,12 @@ test("where to be paid is written as Python writes it", () => {
 });
 
 test("where to be paid is signed as Python signs it, and one length whatever it is", async () => {
-  const { task, payer, way, to } = pay.destination;
+  const { task, payer, counter, way, to } = pay.destination;
   const own = await keysOf(await pairOf("Ed25519", keys.participant), await pairOf("X25519", pay.payer));
-  const sealed = await sealDestination(task, payer, own, BigInt(pay.claimed), way, to);
+  const sealed = await sealDestination(task, payer, own, Number(counter), way, to);
   const reader = await pairOf("X25519", pay.payer);
   assert.equal(text(await openSealed(reader, sealed, utf8(pay.context))).trimEnd(), pay.signed);
-  const other = await sealDestination(task, payer, own, 1n, "email", "a@b.example");
+  const other = await sealDestination(task, payer, own, 1, "email", "a@b.example");
   assert.equal(other.length, sealed.length);
   await assert.rejects(openSealed(reader, other, utf8(pay.context)), { name: "SealBroken" });
   assert.equal(fromHex(payer).length, 32);
@@ -70,7 +70,7 @@ test("why a round pays nothing is a code that accuses nobody", () => {
   for (const [known, reason] of cases) assert.equal(reasonFor(known), reason, JSON.stringify(known));
 });
 
-test("where to be paid waits for the claim, is sent once, corrected, and closed when it was paid", async () => {
+test("where to be paid is counted, kept as it was sealed, sent again until it is there, and closed where nobody asks", async () => {
   const store = new Store(new MemoryTables());
   await store.open(TASK, { task: TASK });
   const kept = new Holdings(store, TASK);
@@ -78,27 +78,31 @@ test("where to be paid waits for the claim, is sent once, corrected, and closed 
   const sent = [];
   /** @type {Error | null} */
   let refusal = null;
-  const platform = { payTo: async (/** @type {any[]} */ ...[, sealed]) => { if (refusal) throw refusal; sent.push(sealed); } };
+  const platform = { payTo: async (/** @type {any[]} */ ...[, sealed]) => { sent.push(sealed); if (refusal) throw refusal; } };
   const protocol = { checkDestination, sealDestination: async (/** @type {any[]} */ ...given) => given.slice(3) };
   const context = /** @type {any} */ ({
-    kept, platform, protocol, task: TASK, tell: () => {}, keys: async () => ({ who: "w" }), papers: async () => ({ definition: { body: { payer: "ab" } } }),
+    kept, platform, protocol, task: TASK, epoch: "1", tell: () => {}, keys: async () => ({ who: "w" }), papers: async () => ({ definition: { body: { payer: "ab" } } }),
   });
   const where = new PayTo(context);
   await assert.rejects(where.put("email", "ann"), WrongDestination);
   await where.put("email", "ann@example.org");
-  assert.deepEqual([sent.length, (await kept.get("pay-to")).sent], [0, false]);
-  const reward = (/** @type {string} */ amount) => ({ envelope: new Uint8Array(), amount });
-  await kept.change({ paid: "5", "claimed-rounds": [1], "rounds/1/reward": reward("5"), "rounds/2/reward": reward("7") });
+  assert.deepEqual([sent.length, (await kept.get("pay-to")).sent], [0, false], "nobody has joined");
+  await kept.put("certificate", "c");
   refusal = new ServiceUnavailable("away");
   await assert.rejects(where.send(), ServiceUnavailable);
   refusal = null;
-  assert.equal(await where.send(), true);
-  assert.equal(await where.send(), false);
-  assert.deepEqual(sent, [[5n, "email", "ann@example.org"]], "of the rounds that the claim has");
-  await where.put("text", "at the desk");
-  assert.deepEqual(sent[1], [5n, "text", "at the desk"]);
-  refusal = new Conflict("this claim is paid, or being paid");
+  assert.deepEqual([await where.isNew(), await where.send(), await where.send()], [true, true, false]);
+  assert.deepEqual(sent, [[1, "email", "ann@example.org"], [1, "email", "ann@example.org"]], "the same, to the letter");
+  context.epoch = "2"; // SP was restored, and may have lost it
+  assert.deepEqual([await where.send(), sent.length], [true, 3]);
+  await kept.put("claim", { counter: 1 });
+  assert.equal(await where.isNew(), false);
+  await Promise.all([where.put("text", "at the desk"), new PayTo(context).put("text", "at home")]);
+  const counters = sent.slice(3).map(([counter]) => counter);
+  assert.deepEqual([...new Set(counters)].sort(), [2, 3], "no two destinations have one counter");
+  assert.equal((await kept.get("pay-to")).counter, 3);
+  refusal = new Conflict("this task asks nobody where to be paid");
   await assert.rejects(where.put("text", "too late"), Conflict);
   assert.equal((await kept.get("pay-to")).closed, true);
-  assert.equal(await where.send(), false);
+  assert.deepEqual([await where.send(), await where.isNew()], [false, false]);
 });

@@ -12,7 +12,7 @@ const withRound = (entry) => /** @type {any} */ ({ state: "running", rounds: [en
 const ROUND = { number: 1, state: "open", deadline: 10, uploads: 0 };
 
 test("what an honest platform says is taken as it is", () => {
-  const honest = { state: "finished", ended: { why: "cancelled", by: "sp", reason: "" }, claim_seconds_left: 0.5, rounds: [ROUND, { ...ROUND, number: 3, uploads: undefined }] };
+  const honest = { state: "finished", ended: { why: "cancelled", by: "sp", reason: "" }, claims_extended: "crowdfl claims-extension", rounds: [ROUND, { ...ROUND, number: 3, uploads: undefined }] };
   assert.equal(requireStatus(honest, 3), honest);
 });
 
@@ -24,8 +24,8 @@ test("a round that the task cannot have is refused", () => {
   assert.throws(() => requireStatus({ state: "running", rounds: [ROUND, ROUND] }, 3), ServiceUnavailable);
 });
 
-test("a time to claim or a reason that cannot be is refused", () => {
-  for (const more of [{ claim_seconds_left: 1e308 }, { claim_seconds_left: "soon" }, { claim_seconds_left: -1 }, { ended: {} }, { ended: { why: "cancelled", by: "somebody", reason: "" } }, { ended: { why: "cancelled by", by: "sp", reason: "" } },
+test("a last day of claims or a reason that cannot be is refused", () => {
+  for (const more of [{ claims_extended: 5 }, { claims_extended: "x".repeat(2001) }, { ended: {} }, { ended: { why: "cancelled", by: "somebody", reason: "" } }, { ended: { why: "cancelled by", by: "sp", reason: "" } },
     { ended: { why: "cancelled", by: "sp", reason: "x".repeat(1e6) } }, { ended: "x".repeat(1e6) },
     { next_round: 1e308 }, { next_round: "soon" }, { enrolment: {} }, { come_back: -1 }, { come_back: "soon" }]) {
     assert.throws(() => requireStatus(/** @type {any} */ ({ state: "finished", rounds: [], ...more }), 3), ServiceUnavailable, JSON.stringify(more).slice(0, 60));

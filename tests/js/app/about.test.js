@@ -2,18 +2,19 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { formatTime } from "#web/common/format.js";
 import * as about from "#web/phone/app/about.js";
 import { speakAs } from "../speak.js";
 
 await speakAs();
 
-const TRIAL = { enrol_until: null, start_at: null, start_with: null, every: null, daily: null, closes: "everyone", goal: null, unused_pay: null };
+const TRIAL = { enrol_until: null, start_at: null, start_with: null, every: null, closes: "everyone", goal: null, unused_pay: null };
 
 /** @param {Record<string, unknown>} [settings] @param {Record<string, unknown>} [training] @param {Record<string, unknown>} [plan] */
 function definition(settings = {}, training = {}, plan = {}) {
   return /** @type {import("#web/phone/app/types.js").DefinitionBody} */ ({
-    purpose: "p", terms: "t", readers: "r", language: "en", texts: {}, consent: { version: "", text: "" }, requester: "00", arrays: [], claim_window: 86400,
-    settings: { rounds: 5, window: 3600, grace: 600, strategy: "discard", min_participants: 6, budget: "36.00", pay: "equal", ...settings },
+    purpose: "p", terms: "t", readers: "r", language: "en", texts: {}, consent: { version: "", text: "" }, requester: "00", arrays: [], rounds_until: 1_800_000_000, claims_until: 1_800_604_800,
+    settings: { rounds: 5, window: 3600, late: 0, min_participants: 6, budget: "36.00", pay: "equal", ...settings },
     plan: { ...TRIAL, ...plan },
     who: { name: "", institution: "", contact: "", approval: "", logo: "" },
     training: { labels: ["a", "b"], channels: 6, window: 100, hertz: 50, ...training },
@@ -39,10 +40,10 @@ test("a recording of the least seconds gives a window to train on and one to tes
 test("the plan is told in the order in which things happen", () => {
   const words = (/** @type {Record<string, unknown>} */ plan, settings = {}) => about.durationWords(definition(settings, {}, plan)).slice(0, -1);
   assert.deepEqual(words({}), ["The first round begins once 6 people have joined.", "There are 5 rounds.",
-    "A round is open for up to 1 hr.", "It closes early once everyone has sent."]);
+    `The last day of rounds is ${formatTime(1_800_000_000)}.`, "A round is open for up to 1 hr.", "It closes early once everyone has sent."]);
   assert.equal(words({}, { rounds: 1 })[1], "There is one round.");
-  const study = { enrol_until: "2026-12-01T12:00:00Z", start_with: 50, daily: "18:00 Europe/Berlin", closes: "deadline", goal: 40 };
-  const [join, first, rounds, open, early] = words(study);
+  const study = { enrol_until: "2026-12-01T12:00:00Z", start_with: 50, every: "day at 18:00 Europe/Berlin", closes: "deadline", goal: 40 };
+  const [join, first, rounds, , open, early] = words(study);
   assert.match(join, /^You can join until .*2026/);
   assert.equal(first, "The first round begins once 50 people have joined.");
   assert.equal(rounds, "There are 5 rounds. They begin at 18:00 Europe/Berlin, one a day at most.");
@@ -55,7 +56,8 @@ test("pay is told by rule, with its deadline; or that there is none", () => {
   const [amount, share, deadline] = about.paymentWords(definition());
   assert.match(amount, /^36\.00 for each round, /);
   assert.match(share, /gets the same/);
-  assert.match(deadline, /within 1 day\./);
+  assert.match(deadline, /once it has been counted, until 22 Jan 2027/);
+  assert.match(about.paymentWords(definition({ pay: "samples" }))[2], /after the last round, until 22 Jan 2027/);
   assert.match(about.paymentWords(definition({ pay: null }))[1], /gets the same/);
   assert.match(about.paymentWords(definition({ pay: "samples" }))[1], /how much you recorded\.$/);
   assert.match(about.paymentWords(definition({ pay: "distance" }))[1], /close your update is to the average/);

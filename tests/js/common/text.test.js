@@ -10,7 +10,7 @@ import { bestLanguage, endingWords, isSaid, LANGUAGES, listOf, speak, t, withNod
 const WEB = new URL("../../../src/crowdfl/web/", import.meta.url);
 const PAGES = ["phone", "console", "requester"];
 /** What looks like a sentence and is none: fonts, conditions, names of languages. */
-const NO_SENTENCES = ["13px system-ui, sans-serif", "(prefers-color-scheme: dark)", ...Object.values(LANGUAGES), "crowdfl language"];
+const NO_SENTENCES = ["day at ", "13px system-ui, sans-serif", "(prefers-color-scheme: dark)", ...Object.values(LANGUAGES), "crowdfl language"];
 
 /** @param {string} folder */
 const scripts = (folder) => readdirSync(new URL(folder, WEB), { recursive: true, encoding: "utf8" })

@@ -7,17 +7,19 @@ import { openBundle, requireRing } from "#web/phone/protocol/bundle.js";
 import { bind, concat, fromHex, hex, sha256, utf8 } from "#web/phone/protocol/bytes.js";
 import { placeOf, startChain } from "#web/phone/protocol/chain.js";
 import { enrolmentRequest, openEnrolled, signDocument } from "#web/phone/protocol/documents.js";
+import { readEnd } from "#web/phone/protocol/ends.js";
 import { CrowdFLError } from "#web/phone/protocol/errors.js";
 import { newKeys } from "#web/phone/protocol/keys.js";
 import { decode, encode } from "#web/phone/protocol/messages.js";
 import { makeClaim, openReward } from "#web/phone/protocol/rewards.js";
 import { expand, fromLittleEndian, toLittleEndian } from "#web/phone/protocol/ring.js";
-import { openSealed, sealTo, sign } from "#web/phone/protocol/seal.js";
+import { openSealed, sealTo, sign, verify } from "#web/phone/protocol/seal.js";
 import { sharesTask } from "#web/phone/protocol/settings.js";
 import { makeUpload } from "#web/phone/protocol/upload.js";
 import { altered, definitionOf, keysFrom, pairOf, publicOf, refuses, vectors } from "./support.js";
 
 /** @typedef {import("#web/phone/protocol/bytes.js").Bytes} Bytes */
+const ENROLMENT = vectors("enrolment");
 
 const { keys: secrets, initial, average, reward, uploads, settings, task: id } = vectors("shares_messages");
 const definition = definitionOf({ task: id, settings, parameters: initial.length });
@@ -133,6 +135,25 @@ test("of the last round CSP's record is checked, whatever is sealed beside it", 
   for (const [error, change] of cases) await refuses(error, () => check(change));
 });
 
+test("the end of a round is CSP's word about that round, and says of this phone what it says", async () => {
+  /** @param {Partial<{task: string, number: number, shown: string[], rejected: string[], reasons: string[], signer: { signing: CryptoKeyPair }}>} change */
+  const end = async ({ task: name = id, number = 1, shown = names, rejected = [], reasons = [], signer = csp } = {}) => {
+    const fields = [name, number, shown, rejected, reasons];
+    return encode(69, [...fields, await sign(signer, concat(utf8("crowdfl round end 1"), encode(69, [...fields, new Uint8Array(0)])))]);
+  };
+  const read = async (/** @type {Parameters<typeof end>[0]} */ change) => readEnd(task, bundle, keys.who, await end(change), 1);
+  assert.deepEqual(await read({}), { why: null, shown: true, record: null });
+  assert.deepEqual(await read({ shown: [] }), { why: null, shown: false, record: null });
+  assert.equal((await read({ rejected: [keys.who], reasons: ["out_of_bounds"] })).why, "out_of_bounds");
+  await refuses("ProtocolError", () => read({ task: "f".repeat(64) }));
+  await refuses("ProtocolError", () => read({ number: 2 }));
+  await refuses("ProtocolError", () => read({ rejected: [keys.who] }));
+  await refuses("BadSignature", () => read({ signer: keys }));
+  const [, , , record] = decode(59, ["bytes", "bytes", "list of bytes", "bytes"], publication);
+  assert.deepEqual(await readEnd(task, bundle, keys.who, record, 1), { why: null, shown: true, record });
+  await refuses("ProtocolError", () => readEnd(task, bundle, keys.who, record, 2));
+});
+
 test("what was published is refused where it is not what CSP's record says, and the last round has nothing for participants", async () => {
   const types = /** @type {import("#web/phone/protocol/messages.js").FieldType[]} */ (["bytes", "bytes", "list of bytes", "bytes"]);
   const [sums, total, seals, record] = decode(59, types, publication);
@@ -192,7 +213,7 @@ test("a reward is for one person, one round and one task", async () => {
   await refuses("SealBroken", () => openReward(task, bundle, keys, envelope, 2));
   await refuses("SealBroken", () => openReward({ ...task, task: "f".repeat(64) }, bundle, keys, envelope, 1));
   await refuses("RewardsOff", () => openReward({ ...task, payment: 0n }, bundle, keys, envelope, 1));
-  await refuses("RewardsOff", () => makeClaim({ ...task, payment: 0n }, keys, [], bundle));
+  await refuses("RewardsOff", () => makeClaim({ ...task, payment: 0n }, keys, { rewards: [] }, bundle));
 });
 
 test("an envelope that is cut off or altered anywhere is refused", async () => {
@@ -256,10 +277,10 @@ test("by samples a reward is one's part of the total, rounded down", async () =>
 });
 
 test("a claim holds each round once, in order, and only what was earned", async () => {
-  await refuses("ClaimRefused", () => makeClaim(task, keys, [{ round: 1, envelope }, { round: 1, envelope }], bundle));
-  await refuses("SealBroken", () => makeClaim(task, keys, [{ round: 2, envelope }], bundle));
+  await refuses("ClaimRefused", () => makeClaim(task, keys, { rewards: [{ round: 1, envelope }, { round: 1, envelope }] }, bundle));
+  await refuses("SealBroken", () => makeClaim(task, keys, { rewards: [{ round: 2, envelope }] }, bundle));
   const less = { round: 1, envelope: await rewarded(1n, 0n, 32) };
-  await refuses("RewardOutOfRange", () => makeClaim(task, keys, [less], bundle));
+  await refuses("RewardOutOfRange", () => makeClaim(task, keys, { rewards: [less] }, bundle));
 });
 
 test("a bundle that is not one is refused", async () => {
@@ -306,21 +327,34 @@ test("a seal opens for its reader, in its place, as it was made", async () => {
 test("KGC's answer is for this request alone", async () => {
   const kgc = await newKeys();
   const own = await newKeys();
-  const certificate = { task: id, who: own.who, signing: hex(own.signingPublic), reading: hex(own.readingPublic), replaces: "" };
-  const info = await enrolmentRequest(id, 'an invitation {"replaces": ""}', own);
+  const [letters, body] = [ENROLMENT.ticket.slice(0, 43), JSON.parse(ENROLMENT.ticket.slice(ENROLMENT.ticket.indexOf("{")))];
+  const invited = (/** @type {object} */ changes = {}) => `${letters} crowdfl invitation S ${JSON.stringify({ ...body, ...changes })}`;
+  const info = await enrolmentRequest(id, invited(), own);
+  const certificate = { task: id, who: own.who, invitation: info.invitation, request: info.request };
   const answered = async (/** @type {Record<string, string>} */ body, { signer = kgc, context = info.context } = {}) => {
     const text = await signDocument("certificate", body, signer.signing);
     return sealTo(own.readingPublic, encode(71, [text, utf8("bundle")]), context);
   };
   const open = async (/** @type {Bytes} */ sealed) => openEnrolled(sealed, info, own, kgc.signingPublic);
   assert.deepEqual((await open(await answered(certificate))).bundle, utf8("bundle"));
-  const another = await enrolmentRequest(id, 'another invitation {"replaces": ""}', own);
+  const another = await enrolmentRequest(id, invited({ number: "0".repeat(32) }), own);
   await refuses("SealBroken", async () => open(await answered(certificate, { context: another.context })));
   await refuses("BadSignature", async () => open(await answered(certificate, { signer: own })));
   await refuses("DocumentError", async () => open(await answered({ ...certificate, task: "f".repeat(64) })));
-  await refuses("DocumentError", async () => open(await answered({ ...certificate, replaces: "0".repeat(20) })));
-  await refuses("DocumentError", async () => open(await answered({ ...certificate, reading: hex(kgc.readingPublic) })));
-  const stranger = { ...certificate, who: kgc.who, signing: hex(kgc.signingPublic) };
-  await refuses("DocumentError", async () => open(await answered(stranger)));
+  await refuses("DocumentError", async () => open(await answered({ ...certificate, invitation: another.invitation })));
+  await refuses("DocumentError", async () => open(await answered({ ...certificate, request: another.request })));
   await refuses("DocumentError", async () => open(await answered({ ...certificate, who: kgc.who })));
+});
+
+test("a phone signs with the link's key for the number and the device that the requester signed", async () => {
+  const own = await newKeys();
+  const { task, number, device, key } = JSON.parse(ENROLMENT.invitation.slice(ENROLMENT.invitation.indexOf("{")));
+  const { request } = await enrolmentRequest(task, ENROLMENT.ticket, own);
+  const said = JSON.parse(request.slice(request.indexOf("{")));
+  assert.deepEqual([said.task, said.number, said.device], [task, number, device]);
+  assert.deepEqual([said.signing, said.reading], [hex(own.signingPublic), hex(own.readingPublic)]);
+  const context = utf8(`crowdfl enrolment 3 ${task} ${number} ${device} ${said.signing} ${said.reading}`);
+  await verify(own.signingPublic, context, fromHex(said.proof));
+  const other = ENROLMENT.ticket.replace(key, hex(own.signingPublic)); // a link whose key was changed on its way
+  await refuses("FormatError", () => enrolmentRequest(task, other, own));
 });

@@ -4,7 +4,7 @@ import { test } from "node:test";
 
 import { fromHex, hex, sha256, text, utf8 } from "#web/phone/protocol/bytes.js";
 import {
-  checkReceipt, keptBody, openAppointment, openCertificate, openDefinition, openDocument, requireKey, signDocument,
+  checkReceipt, keptBody, openAppointment, openDefinition, openDocument, openExtension, requireKey, signDocument,
 } from "#web/phone/protocol/documents.js";
 import { newKeys } from "#web/phone/protocol/keys.js";
 import { toMillionths } from "#web/phone/protocol/amounts.js";
@@ -51,14 +51,14 @@ test("names such as __proto__ are names, and change no object", async () => {
 
 test("half of a character is read as it was signed: not at all", async () => {
   const own = await newKeys();
-  const odd = await signDocument("appointment", { task: "\ufffd", fingerprint: "f" }, own.signing);
+  const odd = await signDocument("appointment", { task: "\ufffd", fingerprint: "f", csp: "" }, own.signing);
   const { task } = await openDocument(odd.replace("\ufffd", "\ud83d"), "appointment", own.signingPublic);
   assert.equal(task, "\ufffd");
 });
 
 test("a document that is signed here is opened with its key and as its kind alone", async () => {
   const own = await newKeys();
-  const body = { task: "t", fingerprint: '\u00e9\u{1f600}"\\\u007f' };
+  const body = { task: "t", fingerprint: '\u00e9\u{1f600}"\\\u007f', csp: "" };
   const written = await signDocument("appointment", body, own.signing);
   assert.match(written, /^crowdfl appointment [A-Za-z0-9_-]{86} \{/);
   assert.deepEqual(await openDocument(written, "appointment", own.signingPublic), body);
@@ -69,18 +69,18 @@ test("a document that is signed here is opened with its key and as its kind alon
 
 test("what KGC and SP sign is read", async () => {
   const appointment = await openAppointment(others.appointment.text, publics.kgc);
-  assert.deepEqual(appointment, { task: others.task, fingerprint: hex(await sha256(utf8("keys"))) });
-  const certificate = await openCertificate(others.certificate.text, publics.kgc);
-  assert.deepEqual([certificate.task, certificate.who], [others.task, others.who]);
-  assert.deepEqual(certificate.signing, publics.participant);
+  const { task } = others;
+  assert.deepEqual(appointment, { task, fingerprint: hex(await sha256(utf8("keys"))), csp: hex(publics.csp) });
+  const certificate = await openDocument(others.certificate.text, "certificate", publics.kgc);
+  assert.deepEqual(certificate, { task: others.task, who: others.who, invitation: "an invitation", request: "a request" });
   const receipt = await openDocument(others.receipt.text, "receipt", publics.sp);
   const digest = hex(await sha256(utf8("upload")));
   assert.deepEqual(receipt, { task: others.task, round: 2, who: others.who, digest, late: false, unused: false });
 });
 
-for (const [kind, open] of Object.entries({ appointment: openAppointment, certificate: openCertificate })) {
+for (const kind of ["appointment", "certificate"]) {
   for (const { name, text: written, error } of others[kind].bad) {
-    test(`of KGC, ${kind} with ${name} is refused: ${error}`, () => refuses(error, () => open(written, publics.kgc)));
+    test(`of KGC, ${kind} with ${name} is refused: ${error}`, () => refuses(error, () => openDocument(written, kind, publics.kgc)));
   }
 }
 
@@ -120,4 +120,14 @@ test("a document of a million characters is not even parsed", () =>
 test("text that is not UTF-8 is refused", async () => {
   await refuses("FormatError", () => text(Uint8Array.of(0xed, 0xa0, 0x80)));
   assert.equal(text(utf8("\ufeffa")), "\ufeffa");
+});
+
+test("a later last day of claims is CSP's, of this task, and no further than the time to claim", async () => {
+  const { task, ends, "claims-extension": given } = others;
+  const dates = /** @type {any} */ ({ task, roundsUntil: ends.rounds_until, claimsUntil: ends.claims_until });
+  assert.equal(await openExtension(given.text, publics.csp, dates), 1_799_971_200);
+  await refuses("BadSignature", () => openExtension(given.text, publics.sp, dates));
+  for (const { text: written, name } of given.bad) {
+    await assert.rejects(openExtension(written, publics.csp, dates), (/** @type {Error} */ wrong) => ["BadSignature", "DocumentError"].includes(wrong.name), name);
+  }
 });

@@ -46,10 +46,11 @@ test("a link gives the invitation back to the letter", async () => {
     const url = new URL(given.link);
     for (const fragment of [url.hash, url.hash.slice(1)]) {
       const { kgcKey, spKey, ...found } = parseLink(fragment, url.origin);
-      const { task, invitation, kgc, sp, expires } = given;
-      assert.deepEqual(found, { task, invitation, kgc, sp, expires, replaces: false });
+      const { task, invitation, kgc, sp, expires, device } = given;
+      assert.deepEqual(found, { task, invitation, kgc, sp, expires, replaces: device > 1 });
       assert.deepEqual([hex(kgcKey), hex(spKey)], [given.kgc_key, given.sp_key]);
-      assert.equal((await openDocument(found.invitation, "invitation", fromHex(links.requester))).task, task);
+      const document = found.invitation.slice(found.invitation.indexOf(" ") + 1);
+      assert.equal((await openDocument(document, "invitation", fromHex(links.requester))).task, task);
     }
   }
 });
@@ -61,9 +62,9 @@ for (const { name, fragment, error } of links.bad) {
 
 test("a link to plain HTTP is refused, other than to this device", async () => {
   /** @type {import("#web/phone/protocol/messages.js").FieldType[]} */
-  const types = ["text", "bytes", "text", "text", "bytes", "bytes"];
+  const types = ["text", "bytes", "bytes", "text", "text", "bytes", "bytes"];
   const fields = decode(70, types, fromHex(links.good[0].message));
-  const link = (/** @type {string} */ kgc) => base64url(encode(70, [...fields.slice(0, 2), kgc, ...fields.slice(3)]));
+  const link = (/** @type {string} */ kgc) => base64url(encode(70, [...fields.slice(0, 3), kgc, ...fields.slice(4)]));
   for (const kgc of ["http://kgc.example", "http://localhost.example", "http://127.0.0.1.example", "http://[::2]"]) {
     await refuses("PlainHttpRefused", () => parseLink(link(kgc), "https://sp.example"));
   }
@@ -77,9 +78,9 @@ test("a link to plain HTTP is refused, other than to this device", async () => {
 
 test("a task of shares is read with all that a phone needs", async () => {
   const task = sharesTask(await openDefinition(papers.definitions[0].text));
-  const { parameters, unit, clip, maxNorm, minParticipants, rounds, payment, claimWindow, shape } = task;
+  const { parameters, unit, clip, maxNorm, minParticipants, rounds, payment, roundsUntil, claimsUntil, claimsEarly, shape } = task;
   assert.deepEqual([parameters, unit, clip, maxNorm, minParticipants], [10, 1e6, 2, 5, 5]);
-  assert.deepEqual([rounds, payment, claimWindow], [3, 36_000_000n, 604800]);
+  assert.deepEqual([rounds, payment, roundsUntil, claimsUntil, claimsEarly], [3, 36_000_000n, 1_798_761_600, 1_799_366_400, true]);
   assert.deepEqual(shape.map(([name]) => name), ["weight", "bias", "scale"]);
 });
 
@@ -93,6 +94,11 @@ test("tasks of other profiles are refused with words", () => {
   }
 });
 
+test("what a round pays can be claimed while the task runs where CSP's record says it, and not where a claim shows more", () => {
+  const pays = [null, "equal", "samples", "distance"].map((pay) => withSettings({ pay, budget: "2" }));
+  assert.deepEqual(pays.map(({ claimsEarly }) => claimsEarly), [true, true, false, false]);
+});
+
 test("a task without a budget, or whose pay is none, pays nothing", () => {
   const tasks = [{}, { budget: "2", pay: "none" }, { budget: "2" }, { budget: 2 }].map(withSettings);
   assert.deepEqual(tasks.map(({ payment }) => payment), [0n, 0n, 2_000_000n, 2_000_000n]);
@@ -103,7 +109,7 @@ test("settings that Python refuses are refused", async () => {
   const wrong = {
     total: ["hidden", null], decimals: [-1, 13, 1.5, "6", true], clip: [0, -1, 1e16, "2", null], max_participants: [2, 4.5],
     max_samples: [0, 1e16], min_participants: [2, 37], per_round: [2, 37, 4.5], cohort: [1, null], lanes: [null, 65537, -1, 0], pay: ["other", 1], weighting: ["votes", null], check: [null, "all"],
-    max_norm: [0, "5"], strategy: ["wait"], window: [0], grace: [-1], rounds: [0, 1.5], key_bits: [0], mask_bits: [19], distance_floor: [-1],
+    max_norm: [0, "5"], window: [0], late: [-1], rounds: [0, 1.5], key_bits: [0], mask_bits: [19], distance_floor: [-1],
     budget: ["-1", "much", true, "0.0000001"], unknown: [1],
   };
   for (const [name, values] of Object.entries(wrong)) {
@@ -198,9 +204,9 @@ test("bytes keep their forms", async () => {
 test("a plan that cannot be is refused", () => {
   const { task, body, requester } = definitionOf({ task: "t", settings: { profile: "shares" }, parameters: 2 });
   const planned = (/** @type {Record<string, unknown>} */ plan) => sharesTask({ task, requester, body: { ...body, plan } });
-  assert.equal(planned({ ...body.plan, daily: "18:00 Europe/Berlin", enrol_until: "2026-12-01T18:00:00+01:00" }).rounds, 5);
+  assert.equal(planned({ ...body.plan, every: "day at 18:00 Europe/Berlin", enrol_until: "2026-12-01T18:00:00+01:00" }).rounds, 5);
   const { goal: _goal, ...lacking } = body.plan;
-  const wrong = [{ enrol_until: "soon" }, { start_at: 5 }, { start_with: 2 }, { every: 0 }, { daily: "25 o'clock" }, { closes: "never" }, { more: 1 }];
+  const wrong = [{ enrol_until: "soon" }, { start_at: 5 }, { start_with: 2 }, { every: 0 }, { every: "day at 25 o'clock" }, { closes: "never" }, { more: 1 }];
   for (const plan of [lacking, ...wrong.map((one) => ({ ...body.plan, ...one }))]) {
     assert.throws(() => planned(plan), { name: "DocumentError" }, JSON.stringify(plan));
   }

@@ -160,7 +160,7 @@ test("the reward is opened, and its claim is made byte for byte", async () => {
   const owner = MESSAGES.uploads.find((/** @type {{ who: string }} */ one) => one.who === who);
   const keys = await keysFrom(owner.signing, owner.reading);
   assert.equal(await openReward(task, bundle, keys, fromHex(envelope), 1), BigInt(amount));
-  assert.equal(hex(await makeClaim(task, keys, [{ round: 1, envelope: fromHex(envelope) }], bundle)), claim);
+  assert.equal(hex(await makeClaim(task, keys, { rewards: [{ round: 1, envelope: fromHex(envelope) }] }, bundle)), claim);
 });
 
 test("an equal part is read off the record, and its claim is made byte for byte", async () => {
@@ -168,7 +168,17 @@ test("an equal part is read off the record, and its claim is made byte for byte"
   const owner = MESSAGES.uploads.find((/** @type {{ who: string }} */ one) => one.who === who);
   const [keys, equally] = [await keysFrom(owner.signing, owner.reading), { ...task, pay: "equal" }];
   assert.equal(await openReward(equally, bundle, keys, fromHex(envelope), 1), BigInt(amount));
-  assert.equal(hex(await makeClaim(equally, keys, [{ round: 1, envelope: fromHex(envelope) }], bundle)), claim);
+  assert.equal(hex(await makeClaim(equally, keys, { rewards: [{ round: 1, envelope: fromHex(envelope) }] }, bundle)), claim);
+});
+
+test("a claim names unused rounds and where to be paid, with rewards and without", async () => {
+  const { who, envelope, beside } = MESSAGES["equal reward"];
+  const owner = MESSAGES.uploads.find((/** @type {{ who: string }} */ one) => one.who === who);
+  const [keys, equally] = [await keysFrom(owner.signing, owner.reading), { ...task, pay: "equal" }];
+  const more = { unused: [...beside.unused].reverse(), destination: fromHex(beside.destination), counter: beside.counter };
+  assert.equal(hex(await makeClaim(equally, keys, { rewards: [{ round: 1, envelope: fromHex(envelope) }], ...more }, bundle)), beside.claim);
+  assert.equal(hex(await makeClaim(equally, keys, { rewards: [], ...more }, bundle)), beside["claim without rewards"]);
+  await refuses("ClaimRefused", () => makeClaim(equally, keys, { rewards: [{ round: 1, envelope: fromHex(envelope) }], unused: [1] }, bundle));
 });
 
 for (const { name, record, reasons, error } of MESSAGES.records) {
@@ -185,27 +195,27 @@ test("the vectors have every reason", () => {
 });
 
 test("the request to enrol is the one of the vectors", async () => {
-  const { task: name, invitation, private: own, who, request, context } = ENROLMENT;
+  const { task: name, ticket, invitation, private: own, who, request, context } = ENROLMENT;
   const keys = await keysFrom(own.signing, own.reading);
-  const made = await enrolmentRequest(name, invitation, keys);
+  const made = await enrolmentRequest(name, ticket, keys);
   assert.equal(keys.who, who);
-  assert.equal(made.request, request);
+  assert.deepEqual([made.request, made.invitation], [request, invitation]);
   assert.equal(new TextDecoder().decode(made.context), context);
 });
 
 test("KGC's answer is taken apart as it was put together", async () => {
-  const { task: name, invitation, private: own, kgc, opened, certificate, bundle: dealt } = ENROLMENT;
+  const { task: name, ticket, private: own, kgc, opened, certificate, bundle: dealt } = ENROLMENT;
   const keys = await keysFrom(own.signing, own.reading);
-  const info = await enrolmentRequest(name, invitation, keys);
+  const info = await enrolmentRequest(name, ticket, keys);
   const found = await openEnrolled(await sealTo(keys.readingPublic, fromHex(opened), info.context), info, keys, fromHex(kgc));
   assert.deepEqual([found.certificate, hex(found.bundle)], [certificate, dealt]);
 });
 
 for (const { opened, error } of ENROLMENT["cut short"]) {
   test(`an answer of KGC that holds ${opened || "nothing"} is refused: ${error}`, async () => {
-    const { task: name, invitation, private: own } = ENROLMENT;
+    const { task: name, ticket, private: own } = ENROLMENT;
     const keys = await keysFrom(own.signing, own.reading);
-    const info = await enrolmentRequest(name, invitation, keys);
+    const info = await enrolmentRequest(name, ticket, keys);
     const sealed = await sealTo(keys.readingPublic, fromHex(opened), info.context);
     await refuses(error, () => openEnrolled(sealed, info, keys, keys.signingPublic));
   });

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from crowdfl.crypto.randomness import Coins
-from crowdfl.crypto.shares.ring import Stream
+from crowdfl.crypto.coins import Coins
+from crowdfl.crypto.shares.expansion import Stream
 from crowdfl.protocols.party import View
 from crowdfl.protocols.shares.circuits.program import CspRun, CspSide, Half, SpSide
 from crowdfl.protocols.shares.circuits.reciprocal import CspDivider, SpDivider

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.crypto.shares.ring import Ring, Stream, Words
+from crowdfl.crypto.shares.expansion import Stream
+from crowdfl.crypto.shares.ring import Ring, Words
 from crowdfl.crypto.shares.sketch import Sketch
 from crowdfl.protocols.shares.circuits import lanes
 from crowdfl.protocols.shares.circuits.program import CSP, SP, CspRun, CspSide, Half, SpSide

@@ -10,7 +10,8 @@ from crowdfl.protocols.shares.circuits.program import SP, Half
 from crowdfl.protocols.shares.circuits.reciprocal import Divider
 from crowdfl.protocols.shares.circuits.scalars import Masked
 from crowdfl.protocols.shares.dealing.correlations import Cards, Dealt
-from crowdfl.protocols.shares.rule_widths import RoundScores, RuleWidths
+from crowdfl.protocols.shares.round_scores import RoundScores
+from crowdfl.protocols.shares.rule_widths import RuleWidths
 from tests.protocols.shares.dealing import Given, Transcript, deal_with, joined, run, split
 
 Vector = Sequence[int]

@@ -159,6 +159,28 @@ def test_csp_refuses_a_name_of_an_earlier_cohort_after_a_restart_too():
         assert side.answer(parties.asked[place])
 
 
+def of_one_person(csp, *names):
+    """A CSP to which these are devices of one person."""
+    csp.side.roster.places |= dict.fromkeys(names, "7")
+    return csp
+
+
+@pytest.mark.parametrize("cohort", [1, 2, 3])
+def test_csp_refuses_two_devices_of_one_person_in_a_round_after_a_restart_too(monkeypatch, cohort):
+    """In one manifest or in two: a person whom its requester gives a second device counts once."""
+    parties = crowd()
+    names = parties.names
+    Arranged(monkeypatch, names[:4], names[4:8], names[8:])
+    same = names[0], names[4 * cohort - 2]
+    of_one_person(parties.csp, *same)
+    with pytest.raises(AlreadyCounted, match="another device"):
+        parties.play(1, parties.encrypt(1, parties.models()))
+    assert [one.cohort for one in manifests(parties)] == list(range(1, cohort + 1))
+    restarted = of_one_person(parties.fresh_csp(parties.csp.records.copy()), *same)
+    with pytest.raises(AlreadyCounted, match="another device"):
+        restarted.answer(parties.asked[-1])
+
+
 def test_no_sum_is_opened_before_every_cohort_has_its_verdict():
     parties = crowd(UNCHECKED)
     parties.play(1, parties.encrypt(1, parties.models()))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crowdfl.crypto.shares.ring import Stream
+from crowdfl.crypto.shares.expansion import Stream
 from crowdfl.protocols.shares.circuits import compare
 from crowdfl.protocols.shares.circuits.program import CSP, SP, CspSide, SpSide
 from crowdfl.protocols.shares.circuits.scalars import added

@@ -7,7 +7,6 @@ import pytest
 
 from crowdfl.crypto.sealing import SigningKey, seal_to
 from crowdfl.errors import (
-    AlreadyPaid,
     BadSignature,
     ChainBroken,
     ClaimRefused,
@@ -31,6 +30,7 @@ from crowdfl.protocols.shares.round.average import RoundRecord, SharesPublicatio
 from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundVerdict, StepReply, StepRequest
 from crowdfl.protocols.shares.round.steps import SHOW, Facts
 from crowdfl.reasons import Reason
+from tests.protocols.settled import unclaimed
 from tests.protocols.shares.parties import COUNTED_ONCE, HIDDEN, PAYING, PAYMENT, UNCHECKED, Parties, name_of
 
 ME = name_of(0)
@@ -251,12 +251,19 @@ def test_who_is_left_out_by_the_record_is_told():
 
 
 @pytest.fixture(scope="module")
-def played():
+def by_samples():
     """A round that pays by samples."""
     parties = Parties(settings=HIDDEN)
     round_ = parties.play(1, parties.encrypt(1, parties.models()))
     parties.read(1, round_)
     return parties, round_
+
+
+@pytest.fixture
+def played(by_samples):
+    """With a CSP that has attested nothing yet: what it has attested it proves no more."""
+    with unclaimed(by_samples[0]):
+        yield by_samples
 
 
 def test_an_envelope_is_its_owners_and_its_rounds_and_sp_cannot_change_its_half(played):
@@ -270,7 +277,7 @@ def test_an_envelope_is_its_owners_and_its_rounds_and_sp_cannot_change_its_half(
             parties.people[who].open_reward(sealed, number)
 
 
-def test_claims_are_paid_once_and_exactly_and_a_claim_of_more_is_refused(played):
+def test_claims_are_attested_exactly_and_a_claim_of_more_is_refused(played):
     parties, round_ = played
     rewards, sp, who, samples = parties.rewards(1, round_), parties.new_sp(1), name_of(1), parties.samples()
     assert rewards == {one: PAYMENT * count // sum(samples.values()) for one, count in samples.items()}
@@ -282,10 +289,8 @@ def test_claims_are_paid_once_and_exactly_and_a_claim_of_more_is_refused(played)
             parties.csp.answer(signed.to_bytes())
     for claimant, amount in rewards.items():
         claim = parties.people[claimant].claim()
-        assert sp.claimant(claim) == sp.check_claim(claim) == claimant
-        assert sp.pay(claim, parties.csp.answer(claim)) == {1: amount}
-        with pytest.raises(AlreadyPaid):
-            sp.check_claim(claim)
+        assert sp.claimant(claim) == sp.check_claim(claim).participant == claimant
+        assert sp.attested(claim, parties.csp.answer(claim)).amounts == {1: amount}
 
 
 def test_another_count_is_attested_to_nobody(played):
@@ -315,7 +320,7 @@ def test_nobody_claims_for_a_round_that_was_not_opened():
 
     with pytest.raises(ConnectionError):
         parties.play(1, parties.encrypt(1, parties.models()), ask)
-    mine = {"rounds": (1,), "amounts": (0,), "masks": (0,), "salts": (bytes(32),)}
+    mine = {"rounds": (1,), "amounts": (0,), "masks": (0,), "salts": (bytes(32),), "shown": (b"",)}
     with pytest.raises(MasksDoNotFit):
         parties.csp.answer(claimed(parties, ME, **mine))
 
@@ -324,12 +329,18 @@ def test_nobody_claims_for_a_round_that_was_not_opened():
 
 
 @pytest.fixture(scope="module")
-def equally():
+def in_equal_parts():
     """Five uploads, of which one is out of bounds: four are in the record."""
     parties = Parties(settings=PAYING)
     uploads = parties.encrypt(1, parties.models())
     uploads[name_of(4)] = parties.crafted(1, name_of(4), np.full(8, 10**6), 1).to_bytes()
     return parties, parties.play(1, uploads)
+
+
+@pytest.fixture
+def equally(in_equal_parts):
+    with unclaimed(in_equal_parts[0]):
+        yield in_equal_parts
 
 
 def claimed(parties, who, **changes):
@@ -338,15 +349,13 @@ def claimed(parties, who, **changes):
     return replace(altered, signature=parties.keys[who].signing.sign(altered.statement)).to_bytes()
 
 
-def test_equal_parts_are_those_of_the_record_and_are_paid_once(equally):
+def test_equal_parts_are_those_of_the_record(equally):
     parties, round_ = equally
     sp, accepted = parties.new_sp(1), [name_of(i) for i in range(4)]
     for who in accepted:
         assert parties.people[who].open_reward(round_.envelopes[who], 1) == PAYMENT // 4
         claim = parties.people[who].claim()
-        assert sp.pay(claim, parties.csp.answer(claim)) == {1: PAYMENT // 4}
-    with pytest.raises(AlreadyPaid):
-        sp.check_claim(parties.people[ME].claim())
+        assert sp.attested(claim, parties.csp.answer(claim)).amounts == {1: PAYMENT // 4}
 
 
 def test_no_more_than_the_record_says_is_attested_nor_a_round_without_one_nor_who_is_not_in(equally):
@@ -359,7 +368,7 @@ def test_no_more_than_the_record_says_is_attested_nor_a_round_without_one_nor_wh
     for changes in ({"masks": (1,)}, {"salts": (b"\0",)}, {"rounds": (2,)}):
         with pytest.raises(MasksDoNotFit):
             parties.csp.answer(claimed(parties, who, **changes))
-    mine = {"rounds": (1,), "amounts": (PAYMENT // 4,), "masks": (0,), "salts": (b"",)}
+    mine = {"rounds": (1,), "amounts": (PAYMENT // 4,), "masks": (0,), "salts": (b"",), "shown": (b"",)}
     with pytest.raises(MasksDoNotFit):
         parties.csp.answer(claimed(parties, outside, **mine))
 
@@ -389,6 +398,6 @@ def test_sp_shows_no_part_that_csps_record_of_the_round_does_not_give(equally):
 
 
 def test_a_task_without_rewards_attests_nothing(parties):
-    claim = Claim(parties.spec.name, ME, (), (), (), (), bytes(64)).to_bytes()
+    claim = Claim(parties.spec.name, ME, (), (), (), (), (), (), b"", 0, bytes(64)).to_bytes()
     with pytest.raises((FormatError, ClaimRefused)):
         parties.csp.answer(claim)

@@ -26,7 +26,7 @@ from crowdfl.protocols.shares.chain import next_base, sha256
 from crowdfl.protocols.shares.round import steps
 from crowdfl.protocols.shares.round.average import RoundRecord, SharesPublication
 from crowdfl.protocols.shares.round.csp import CspRound
-from crowdfl.protocols.shares.round.csp_records import MOST_UNSHOWN
+from crowdfl.protocols.shares.round.csp_records import MOST_UNSHOWN, KeptTask
 from crowdfl.protocols.shares.round.manifest import (
     ManifestReply,
     RoundManifest,
@@ -358,6 +358,9 @@ def test_a_csp_whose_machine_fails_once_it_has_seen_bits_says_so_with_its_signat
     word = RoundVerdict.from_bytes(reply.word, parties.shape.limits())
     assert (reply.payload, word.void) == (b"", Reason.CSP_FAILED)
     verify(next(iter(parties.people.values())).bundle.csp_signing, word.statement, word.signature)
+    kept = Look(csp.records).get(KeptTask)
+    assert kept is not None
+    assert set(kept.unshown) == set(parties.names)
     with pytest.raises(RoundEnded, match="given up"):
         parties.fresh_csp(csp.records.copy()).answer(requests[-1])
 

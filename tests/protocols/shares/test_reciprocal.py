@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crowdfl.crypto.randomness import Coins
+from crowdfl.crypto.coins import Coins
 from crowdfl.errors import LengthMismatch, WidthBudgetExceeded
 from crowdfl.protocols.shares.circuits import reciprocal
 from crowdfl.protocols.shares.circuits.reciprocal import ReciprocalWidths, draw_mask, span_for

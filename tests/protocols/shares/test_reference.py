@@ -13,18 +13,19 @@ from crowdfl.errors import (
     FormatError,
     LengthMismatch,
     NotReady,
+    ProtocolError,
     RoundEnded,
     RoundNotOpen,
     SettingsError,
     WrongBase,
 )
-from crowdfl.protocols.messages import Limits
+from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.shares import reference
 from crowdfl.protocols.shares.circuits.program import SP
 from crowdfl.protocols.shares.reference import ReferenceScores, in_line
 from crowdfl.protocols.shares.round import sp as sp_module
 from crowdfl.protocols.shares.round.average import RoundRecord, SharesPublication
-from crowdfl.protocols.shares.round.manifest import RoundManifest, StepRequest
+from crowdfl.protocols.shares.round.manifest import ManifestEntry, RoundManifest, StepRequest
 from crowdfl.protocols.shares.round.upload import UploadBody, make_upload
 from crowdfl.reasons import Reason
 from crowdfl.settings import TaskSettings
@@ -256,3 +257,25 @@ def test_a_reference_comes_of_the_model_that_the_requester_holds_and_no_other_ta
 def test_settings_without_which_a_reference_means_nothing_are_refused(other, words):
     with pytest.raises(SettingsError, match=words):
         TaskSettings.of(**SETTINGS | WITH_REFERENCE | other)
+
+
+def test_all_cohorts_of_a_round_are_compared_with_one_reference():
+    """Another in each would ask everyone in it for the sign of another entry. A process that has just begun refuses it too."""
+    campaign = Campaign(cohort=5)
+    campaign.number = 1
+    parties, along = campaign.parties, np.full(60, 20)
+    uploads = campaign.crafted(dict.fromkeys(parties.names, along))
+    other = ManifestEntry.of(UploadBody.from_bytes(campaign.reference(along + 1), parties.shape.limits()))
+    parties.play(1, uploads, reference=campaign.reference(along))
+    asked = [StepRequest.from_bytes(one, parties.shape.limits(parties.shape.longest_payload)) for one in parties.asked]
+    places = [at for at, one in enumerate(asked) if Message.kind_of(one.payload + bytes(6)) == RoundManifest.kind]
+    assert len(places) == 2
+    second = RoundManifest.from_bytes(asked[places[1]].payload, parties.shape.limits())
+    csp = parties.fresh_csp()
+    for request in parties.asked[: places[1]]:
+        csp.answer(request)
+    wrong = replace(asked[places[1]], payload=replace(second, reference=other.packed).to_bytes())
+    for side in (csp, parties.fresh_csp(csp.records.copy())):
+        with pytest.raises(ProtocolError, match="another reference"):
+            side.answer(wrong.to_bytes())
+        assert side.answer(parties.asked[places[1]])

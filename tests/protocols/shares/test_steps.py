@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crowdfl.errors import ChainBroken, FormatError, SettingsError, SlotOverflow
-from crowdfl.learning.oracle import PlainStep
+from crowdfl.learning.server_steps import PlainStep
 from crowdfl.protocols.registry import profile_named
 from crowdfl.protocols.shares.chain import ModelChain
 from crowdfl.protocols.shares.round.average import SharesPublication
@@ -342,15 +342,12 @@ REFUSED = {
     "squares that never end": ADAM | {"server_squares": 1.0},
     "squares forgotten before the momentum": ADAM | {"server_squares": 0.81, "server_momentum": 0.9},
     "squares of fedyogi forgotten before the momentum": YOGI | {"server_squares": 0.5, "server_momentum": 0.8},
-    "squares of fedadagrad, which forgets none": ADAGRAD | {"server_squares": 0.9},
-    "a rate without a step": {"server_rate": 0.5},
-    "a floor that nothing uses": AVGM | {"server_floor": 0.1},
 }
 
 
 @pytest.mark.parametrize("given_", REFUSED.values(), ids=REFUSED.keys())
 def test_settings_that_do_not_stand(given_):
-    with pytest.raises(SettingsError, match=r"^`server_\w+` (is|has no effect) "):
+    with pytest.raises(SettingsError, match=r"^`server_\w+` is "):
         TaskSettings.of(profile="shares", **given_)
 
 

@@ -18,7 +18,7 @@ from math import log2
 import numpy as np
 
 from crowdfl.crypto.sealing import commit
-from crowdfl.crypto.shares.ring import expand
+from crowdfl.crypto.shares.expansion import expand
 from crowdfl.errors import ClaimRefused, RoundEnded
 from crowdfl.protocols import claims
 from crowdfl.protocols.claims import Claim
@@ -83,7 +83,8 @@ def attack_shifted_sum() -> Iterator[Finding]:
     `samples` nothing of the sum is opened."""
     for pay in ("distance", "samples"):
         round_, trained = DeviatingRound.paying(pay=pay), updates()
-        shifting, conceded = _Shifting(round_, sum(PEOPLE.values()) * _FAR), pay == "distance"
+        shifting = _Shifting(round_, sum(PEOPLE.values()) * _FAR)
+        conceded = pay == "distance"
         if conceded:
             round_.tamper("CSP", shifting)
         paid = round_.play_all(1, trained).rewards
@@ -146,7 +147,9 @@ class _Shifting:
     def _alone(self) -> Iterator[tuple[int, int, int]]:
         """Places, among the lanes that are kept, where an entry stands alone, with that entry and its sign; that no row has one
         would be a chance of less than 2^-80."""
-        widths, sketch, kept = self._round.shape.widths, self._round.sketch, self._round.open_lanes.places.tolist()
+        widths = self._round.shape.widths
+        sketch = self._round.sketch
+        kept = self._round.open_lanes.places.tolist()
         for row in range(widths.rows):
             buckets, signs = sketch.of(row)
             for entry, bucket in enumerate(buckets.tolist()):
@@ -252,7 +255,9 @@ def _fails_unsigned(round_: DeviatingRound, number: int) -> bool:
 
 def threshold(round_: DeviatingRound) -> Tamper:
     """The bound of the victim's length, moved: its number of samples is taken as known."""
-    widths, place, samples = round_.shape.widths, NAMES.index(MEASURED), PEOPLE[MEASURED]
+    widths = round_.shape.widths
+    place = NAMES.index(MEASURED)
+    samples = PEOPLE[MEASURED]
 
     def tamper(step: int, message: bytes) -> bytes:
         if step != CHECK or not message:
@@ -271,7 +276,8 @@ def attack_claims() -> Finding:
     limits = round_.shape.limits()
     signed = [Claim.from_bytes(round_.phone(who).claim(), limits) for who in NAMES]
     amounts = np.array([claim.amounts[0] for claim in signed], dtype=np.float64)
-    truth, blind = np.array([float(PEOPLE[who]) for who in NAMES]), np.full(len(NAMES), MOST_SAMPLES / 2)
+    truth = np.array([float(PEOPLE[who]) for who in NAMES])
+    blind = np.full(len(NAMES), MOST_SAMPLES / 2)
     scaled = (amounts * total / PAYMENT for total in range(1, len(NAMES) * MOST_SAMPLES + 1))
     guess: Floats = next((np.rint(fit) for fit in scaled if np.all(np.abs(fit - np.rint(fit)) < 1e-4)), blind)
     title = "sample counts, by SP from what was claimed (samples)"
@@ -289,7 +295,9 @@ def attack_searched_count() -> Iterator[Finding]:
         with switched(rewards, "expand", salts):
             round_ = DeviatingRound.paying(pay="samples", rounds=2)
             round_.play_all(1, updates())
-        kept, form, totals = _kept(round_), round_.shape.reward_form, range(1, len(NAMES) * MOST_SAMPLES + 1)
+        kept = _kept(round_)
+        form = round_.shape.reward_form
+        totals = range(1, len(NAMES) * MOST_SAMPLES + 1)
         tried = [(count, count + REWARD_MODULUS * total) for count in range(1, MOST_SAMPLES + 1) for total in totals]
         fitting = (
             count

@@ -1,7 +1,7 @@
 """How people count: what numbers of samples give away, and who can outweigh the others by declaring one.
 
 Where everyone counts once (`weighting = "equal"`) no number of samples is shared or summed. Counted by samples, as in FedAvg,
-all three attacks work: `crowdfl.disclosures` says so.
+all of these attacks work: `crowdfl.disclosures` says so.
 """
 
 from collections.abc import Iterator
@@ -10,10 +10,29 @@ from dataclasses import replace
 import numpy as np
 
 from crowdfl.errors import NothingToAverage
-from crowdfl.learning.training import suggested_bound
+from crowdfl.learning.bounds import suggested_bound
+from crowdfl.protocols.claims import Claim
 from crowdfl.protocols.shares.round.sp import SharesSp
-from crowdfl_lab.audit.finding import ENTRY, SAMPLES_OFF, SHARES, WRONG_GUESSES, Attack, Finding, Floats, found_in
-from crowdfl_lab.audit.shares.deviating_round import PEOPLE, SIZE, DeviatingRound, switched, updates
+from crowdfl_lab.audit.finding import (
+    ENTRY,
+    SAMPLES_OFF,
+    SHARES,
+    TOTAL_OFF,
+    WRONG_GUESSES,
+    Attack,
+    Finding,
+    Floats,
+    found_in,
+)
+from crowdfl_lab.audit.shares.deviating_round import (
+    MOST_SAMPLES,
+    PAYMENT,
+    PEOPLE,
+    SIZE,
+    DeviatingRound,
+    switched,
+    updates,
+)
 
 _SUBJECTS = {"shares, counted by samples": "samples", SHARES: "equal"}
 _VICTIM, _CHEAT = list(PEOPLE)[1], "cheat"
@@ -24,6 +43,8 @@ _ABSENT = Attack(
     "absent samples", "4", "samples of whoever misses a round, by two totals", ("participant",), SAMPLES_OFF
 )
 _COMPARED = Attack("compared total", "3", "whether the total is above a number of SP's choice", ("SP",), WRONG_GUESSES)
+_CLAIMS = "the total of samples, by SP from two claims of a round that pays by samples"
+_CLAIMED = Attack("total by claims", "3", _CLAIMS, ("SP",), TOTAL_OFF, conceded=True)
 _HELD = Attack("held model", "5", "an update, by holding the model still for a round", ("participant",), ENTRY)
 
 
@@ -31,13 +52,30 @@ def attack_counts() -> Iterator[Finding]:
     for attack in (_absence, _comparison, _standstill):
         for subject, weighting in _SUBJECTS.items():
             yield attack(subject, weighting)
+    yield _claims()
+
+
+def _claims() -> Finding:
+    """An amount is a count's part of the total: of two amounts few totals make whole counts, and the least is it, or a part."""
+    round_ = DeviatingRound.paying(pay="samples", rounds=2)
+    total = sum(PEOPLE.values())
+    round_.play_all(1, updates())
+    claimants = list(PEOPLE)[:2]
+    claims = (Claim.from_bytes(round_.phone(who).claim(), round_.shape.limits()) for who in claimants)
+    parts = np.array([claim.amounts[0] / PAYMENT for claim in claims])
+    most = len(PEOPLE) * MOST_SAMPLES
+    fits = [one for one in range(1, most + 1) if np.all(np.abs(parts * one - np.rint(parts * one)) < one / PAYMENT)]
+    note = f"totals that fit: {', '.join(map(str, fits))}; and with it the claimants' own numbers"
+    recovered = f"{fits[0] if fits else 'none'} where {total} is true"
+    return _CLAIMED.score(SHARES, fits[0] if fits else None, most // 2, total, recovered, note)
 
 
 def _absence(subject: str, weighting: str) -> Finding:
     round_, trained = DeviatingRound(check="none", lanes=0, weighting=weighting), updates()
     first = round_.play_all(1, trained).average.total
     second = round_.play_all(2, {who: one for who, one in trained.items() if who != _VICTIM}).average.total
-    guess, truth = None if first is None or second is None else first - second, PEOPLE[_VICTIM]
+    guess = None if first is None or second is None else first - second
+    truth = PEOPLE[_VICTIM]
     recovered = "there are no totals" if guess is None else f"{guess} where {truth} is true"
     most = round_.shape.spec.settings.max_samples
     return _ABSENT.score(subject, guess, most / 2, truth, recovered, "names are in CSP's record of each round")
@@ -78,7 +116,10 @@ def _standstill(subject: str, weighting: str) -> Finding:
         check="none", lanes=0, weighting=weighting, decimals=6, max_norm=bound, max_samples=_MOST, max_participants=9
     )
     counts = {who: 1 if equal else samples for who, samples in PEOPLE.items()}
-    weight, model, own, others = 1 if equal else _MOST, np.zeros(SIZE), np.zeros(SIZE), list[Floats]()
+    weight = 1 if equal else _MOST
+    model = np.zeros(SIZE)
+    own = np.zeros(SIZE)
+    others = list[Floats]()
     truth = np.zeros(SIZE)
     for number in (1, 2, 3):
         present = [who for who in PEOPLE if who != _VICTIM or number < 3]

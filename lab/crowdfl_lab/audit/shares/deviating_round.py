@@ -131,7 +131,9 @@ class DeviatingRound(Parties):
     @property
     def sketch(self) -> Sketch:
         """Of the round under way: both servers know it."""
-        first, limits, widths = self.said(1), self.shape.limits(), self.shape.widths
+        first = self.said(1)
+        limits = self.shape.limits()
+        widths = self.shape.widths
         digest = RoundManifest.from_bytes(first.sp, limits).digest
         seed = coins(digest, ManifestReply.from_bytes(first.csp, limits).nonce)
         return Sketch(seed, widths.parameters, widths.rows, widths.buckets)
@@ -139,7 +141,10 @@ class DeviatingRound(Parties):
     @property
     def open_lanes(self) -> OpenLanes:
         """What both servers saw of the lanes of the last round."""
-        widths, ring, said, count = self.shape.widths, self.shape.ring, self.said(LANES), len(PEOPLE)
+        widths = self.shape.widths
+        ring = self.shape.ring
+        said = self.said(LANES)
+        count = len(PEOPLE)
         length = count * widths.lanes * ring.bytes
         own, other = (ring.decode(message[:length]).reshape(count, -1) for message in (said.sp, said.csp))
         return opened(widths, list(range(count)), own, other)
@@ -282,7 +287,9 @@ def attempt(
     attack: Attack[Floats], subject: str, round_: DeviatingRound, go: Go, *switches: tuple[object, str, Any]
 ) -> Finding:
     """One way to the victim's update, with what stands against it switched off unless the subject is as built."""
-    truth, guess, note = round_.integers(updates()[VICTIM]), None, "it is done"
+    truth = round_.integers(updates()[VICTIM])
+    guess = None
+    note = "it is done"
     with weakened(subject, *switches):
         try:
             guess = go(round_)

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from crowdfl.crypto.shares.ring import Stream
+from crowdfl.crypto.shares.expansion import Stream
 from crowdfl.errors import RewardOutOfRange, RoundEnded
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.shares.circuits.scalars import added, pack, unpack

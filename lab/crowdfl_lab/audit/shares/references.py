@@ -1,17 +1,29 @@
 """A requester that chooses what people are compared with, and a server that wants to know why somebody was left out."""
 
 from collections.abc import Iterator
-from typing import Any
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 
+from crowdfl.crypto.compute import default_backend
+from crowdfl.crypto.sealing import SigningKey
 from crowdfl.crypto.shares.limbs import Bytes
+from crowdfl.errors import CrowdFLError
 from crowdfl.learning.models.learner import Update
+from crowdfl.protocols.profile import TaskSpec, Tools
 from crowdfl.protocols.shares import reference
 from crowdfl.protocols.shares.dealing import correlations
+from crowdfl.protocols.shares.round import sp as sp_module
+from crowdfl.protocols.shares.round.csp_records import CspRecords
+from crowdfl.protocols.shares.round.manifest import ManifestEntry, RoundManifest
+from crowdfl.protocols.shares.round.upload import make_upload, parse_upload
+from crowdfl.settings import TaskSettings
 from crowdfl.simulation.federation import LocalFederation
+from crowdfl.simulation.sides import Parties
 from crowdfl_lab.audit.finding import SHARES, WRONG_GUESSES, Attack, Finding
-from crowdfl_lab.audit.shares.deviating_round import switched
+from crowdfl_lab.audit.shares.deviating_round import switched, weakened
 
 _SIZE, _VICTIM = 8, "victim"
 _SIGNS = (1, -1, -1, 1)  # of the victim's first entries
@@ -48,6 +60,59 @@ def attack_direction() -> Iterator[Finding]:
     wrong = float(np.mean([guess != sign for guess, sign in zip(guesses, _SIGNS, strict=True)]))
     recovered = f"{round((1 - wrong) * len(_SIGNS))} of {len(_SIGNS)} signs in as many rounds"
     yield attack.score(SHARES, wrong, 0.5, 0.0, recovered, "one bit of each person and round, shown before joining")
+
+
+def attack_cohorts() -> Iterator[Finding]:
+    """Another reference for each cohort of a round asks each person for the sign of another entry: as many as SP likes."""
+    for subject in ("shares, any reference in a cohort", SHARES):
+        with weakened(subject, (CspRecords, "require_reference", lambda *_: None)):
+            yield _another_direction(subject)
+
+
+def _another_direction(subject: str) -> Finding:
+    title = "signs of entries that a cohort alone is asked for, by a requester and SP"
+    attack = Attack("another direction", "new", title, ("requester", "SP"), WRONG_GUESSES)
+    names, signing = [f"p{one}" for one in range(2 * _SIZE)], SigningKey.fresh()
+    settings = TaskSettings.of(
+        profile=SHARES, weighting="equal", max_norm=3.0, clip=3.0, decimals=3, rounds=2, reference=True, lanes=1024,
+        min_participants=5, max_participants=len(names), cohort=2,
+    )  # fmt: skip
+    parties = Parties(TaskSpec("audit", settings, _SIZE, requester=signing.public), Tools(default_backend()))
+    rng, sp = np.random.default_rng(1), cast(Any, parties.sp)
+    trained = {who: (rng.normal(size=_SIZE) * 0.4, 1) for who in names}
+    uploads = parties.encrypt(trained)
+    round_, place = parties.open(1), sp._place
+    sealing, told = cast(Any, parties.people[names[0]]).bundle.csp_sealing, dict[str, bool]()
+    references = [
+        parse_upload(
+            make_upload(sp._shape, place, reference.REQUESTER_NAME, signing, sealing, along, 1).to_bytes(),
+            sp._shape,
+            place,
+        )
+        for along in np.rint(2900 * np.eye(_SIZE)).astype(np.int64)
+    ]
+    round_.collect(uploads)
+    sp.take_reference(references[0].to_bytes())
+    cohorts = [names[at : at + 2] for at in range(0, len(names), 2)]
+    begun = sp._begun
+    judged = sp._judged
+
+    def asking(talk: Any, manifest: RoundManifest) -> Any:  # noqa: ANN401 -- SP's own, with another reference
+        sp._reference = references[manifest.cohort - 1]
+        return (yield from begun(talk, replace(manifest, reference=ManifestEntry.of(sp._reference).packed)))
+
+    def hearing(now: Any) -> Any:  # noqa: ANN401
+        yield from judged(now)
+        told.update({who: who in now.members.accepted for who in now.manifest.names})
+
+    sp._begun, sp._judged = asking, hearing
+    with switched(sp_module, "cohorts_of", lambda *_: cohorts), suppress(CrowdFLError):
+        round_.average()
+    truth = {who: trained[who][0][place // 2] > 0 for place, who in enumerate(names)}
+    alone = [who for who in names[2:] if who in told]  # beyond the one direction that is stated
+    right = sum(told[who] == truth[who] for who in alone)
+    wrong = 1 - (right + (len(names) - 2 - len(alone)) / 2) / (len(names) - 2)
+    return attack.score(subject, wrong, 0.5, 0.0, f"{right} of {len(names) - 2} signs", "cohorts of SP's choice")
 
 
 def attack_condition() -> Iterator[Finding]:

@@ -204,7 +204,10 @@ def attack_dealt_twice() -> list[Finding]:
 
 def _subtracted(subject: str) -> Finding:
     """c of two rounds, subtracted: the masks would cancel, and both sketches are public."""
-    round_, trained, sketches, shown = DeviatingRound(), (updates(1), updates(2)), list[Floats](), list[Words]()
+    round_ = DeviatingRound()
+    trained = (updates(1), updates(2))
+    sketches = list[Floats]()
+    shown = list[Words]()
     for number, update in enumerate(trained, start=1):
         round_.play_all(number, update)
         sketches.append(_matrix(round_, round_.sketch))
@@ -234,7 +237,8 @@ def attack_dealer() -> Iterator[Finding]:
     """
     round_, trained = DeviatingRound(), updates()
     round_.play_all(1, trained)
-    (start, end), truth = round_.shape.widths.blocks[0], round_.integers(trained[_UNCOVERED])
+    (start, end) = round_.shape.widths.blocks[0]
+    truth = round_.integers(trained[_UNCOVERED])
     matrix, both = _matrix(round_, round_.sketch), (SP_ROLE, CSP_ROLE)
     lanes = (matrix @ truth)[start:end]
     for subject, roles in (("shares, masks opened", both), (SHARES, (CSP_ROLE,))):
@@ -318,11 +322,13 @@ def attack_seed() -> list[Finding]:
 
 
 def _sent_twice(subject: str) -> Finding:
-    round_, trained = DeviatingRound.paying(), [updates(seed)[VICTIM] for seed in (1, 2)]
+    round_ = DeviatingRound.paying()
+    trained = [updates(seed)[VICTIM] for seed in (1, 2)]
     bodies = [round_.encrypt({VICTIM: update})[VICTIM] for update in trained]
     first, second = (
         round_.shape.ring.decode(UploadBody.from_bytes(body, Limits.plain(1 << 20)).shares) for body in bodies
     )
-    truth, guess = round_.integers(trained[1]) - round_.integers(trained[0]), _signed(round_, second - first)
+    truth = round_.integers(trained[1]) - round_.integers(trained[0])
+    guess = _signed(round_, second - first)
     note = "SP's shares of both, subtracted"
     return _SEED.score(subject, guess, np.zeros(len(truth)), truth, found_in(guess, truth), note)

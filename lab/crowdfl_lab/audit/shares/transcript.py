@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from crowdfl.crypto.sealing import ReaderKey
-from crowdfl.crypto.shares.ring import Words, expand
+from crowdfl.crypto.shares.expansion import expand
+from crowdfl.crypto.shares.ring import Words
 from crowdfl.errors import SealBroken
 from crowdfl.protocols.claims import RewardEnvelope, reward_context
 from crowdfl.protocols.messages import Limits
@@ -133,12 +134,15 @@ class _Hashes:
     """Two rounds, by what CSP has of them: seeds, masks, and hashes of what it does not have."""
 
     def __init__(self, subject: str) -> None:
-        self.subject, self.round, self.updates = subject, DeviatingRound(check="none", lanes=0), updates()
+        self.subject = subject
+        self.round = DeviatingRound(check="none", lanes=0)
+        self.updates = updates()
         self.shape, self.ring = self.round.shape, self.round.shape.ring
         with _watched_coins(self.round) as drawn:
             self.round.play_all(1, self.updates)
         first, last = self.round.conversation[0], self.round.conversation[-1]
-        self.first, self.offer = RoundManifest.from_bytes(first.sp, _LIMITS), SumOffer.from_bytes(last.sp, _LIMITS)
+        self.first = RoundManifest.from_bytes(first.sp, _LIMITS)
+        self.offer = SumOffer.from_bytes(last.sp, _LIMITS)
         self.reply = SumReply.from_bytes(last.csp, _LIMITS)
         bundle = SharesCspBundle.from_bytes(self.round.dealing.csp, _LIMITS)
         self.seeds = open_seals(self.first, ReaderKey(bundle.sealing))
@@ -167,7 +171,8 @@ class _Hashes:
     def average(self) -> Finding:
         """Everything that CSP knows is tried for the seed of SP's mask, whose hash it sees."""
         sums = np.sum([self.round.integers(update) for update in self.updates.values()], axis=0)
-        t, guess = next((known for known in self.salts if sha256(known) == self.offer.mask), None), None
+        t = next((known for known in self.salts if sha256(known) == self.offer.mask), None)
+        guess = None
         if t is not None:
             masks = [average.mask_of(seed, self.first.place, self.shape)[0] for seed in (t, self.t)]
             words = self.ring.decode(self.offer.sums) + self.ring.decode(self.reply.sums)
@@ -184,7 +189,8 @@ class _Transcript:
     def __init__(self, subject: str) -> None:
         self.subject, self.round = subject, DeviatingRound.paying(_PARAMETERS)
         halved = {who: (w * 0.5, samples) for who, (w, samples) in updates(parameters=_PARAMETERS).items()}
-        self.played, self.truth = self.round.play_all(1, halved), self.round.integers(halved[_VICTIM])
+        self.played = self.round.play_all(1, halved)
+        self.truth = self.round.integers(halved[_VICTIM])
         self.shape, self.ring = self.round.shape, self.round.shape.ring
         self.publication = SharesPublication.from_bytes(self.played.publication, _LIMITS)
         self.reply = SumReply.from_bytes(self.round.said(AVERAGE).csp, _LIMITS)
@@ -251,14 +257,18 @@ class _Transcript:
 
     def samples(self, server: str) -> Finding:
         """From the share of the number of samples, and from it behind both masks."""
-        said, people, scalar, place = self.lanes, len(PEOPLE), self.shape.widths.R, NAMES.index(_VICTIM)
+        said = self.lanes
+        people = len(PEOPLE)
+        scalar = self.shape.widths.R
+        place = NAMES.index(_VICTIM)
         end = len(said.sp) - people * scalar // 8
         start = end - people * 16
         held = [added(unpack(said.sp[start:end], 128), unpack(said.csp[start:end], 128), 128)[place] + 1]
         held += [added(unpack(said.sp[end:], scalar), unpack(said.csp[end:], scalar), scalar)[place]]
         own = int.from_bytes(self.bodies[_VICTIM].samples, "little")
         held += [own if server == "SP" else expanded_samples(self.seeds[_VICTIM], self.manifest.place, _VICTIM)]
-        guess, truth = next((v for v in held if 1 <= v <= MOST_SAMPLES), None), PEOPLE[_VICTIM]
+        guess = next((v for v in held if 1 <= v <= MOST_SAMPLES), None)
+        truth = PEOPLE[_VICTIM]
         recovered = f"{guess} samples where {truth} is true" if guess else "no number that could be a count"
         attack = Attack("samples", "7", f"a participant's sample count, by {server}", (server,), SAMPLES_OFF)
         return attack.score(SHARES, guess, MOST_SAMPLES // 2, truth, recovered, f"{len(held)} numbers held or opened")
@@ -276,7 +286,8 @@ class _Transcript:
     def overheard_upload(self) -> Finding:
         """By another participant, with its own key and the audience's."""
         body = self.bodies[_VICTIM]
-        seed, guess = self._unsealed(body.sealed, seal_context(body.place, body.who, body.digest)), None
+        seed = self._unsealed(body.sealed, seal_context(body.place, body.who, body.digest))
+        guess = None
         if seed is not None:
             share = self._expanded(seed, _VICTIM) + self.ring.decode(body.shares)
             guess = self.ring.signed(self.ring.reduced(share)).astype(np.float64)

@@ -72,7 +72,8 @@ def _phe_round(options: argparse.Namespace) -> dict[str, Any]:
     weights = _models(options, 1)[0][: 2 * options.sample].tolist()
     half = _phe_values(public, private, weights[: options.sample])  # two sizes: that cost follows size is seen
     each = _phe_values(public, private, weights)
-    whole, others = {name: value * options.parameters for name, value in each.items()}, options.participants - 1
+    whole = {name: value * options.parameters for name, value in each.items()}
+    others = options.participants - 1
     participant = {"key": make_seconds, "before": whole["decrypt"], "after": whole["encrypt"]}
     servers = {"server": whole["add"] * others, "server_dropped": whole["add"] * (others - options.dropped)}
     sizes = {"upload": whole["bytes"], "download": whole["bytes"], "off": each["off"]}

@@ -109,7 +109,8 @@ def measure_systems(
 
 
 def memory_of_servers(settings: CompareSettings, say: Say, *, rewards: bool) -> MemoryOfServers:
-    crowd, name = settings.memory_crowd, "with checks and rewards" if rewards else "without checks"
+    crowd = settings.memory_crowd
+    name = "with checks and rewards" if rewards else "without checks"
     say(f"memory of the servers {name}, {crowd:,} uploads")
     task = shares_task(replace(settings, participants=crowd, share_lanes=settings.memory_lanes), rewards=rewards)
     figures = SharesPoint("memory", crowd, settings.parameters, crowd, task).measured().figures
@@ -180,7 +181,8 @@ def _beside_itself(known: Mapping[str, System]) -> Iterator[Row]:
         row = Row(f"{one.key}_dropped", "both servers, 30% dropped", one.figures["dropped"], target, note=one.name)
         yield row.over(Reference("nobody dropped", one.figures["servers"]), "dropped / whole")
     for one in own:
-        target, quantity = Target("at most 15", "crowdfl", at_most=15), "requests of SP to CSP, a round"
+        target = Target("at most 15", "crowdfl", at_most=15)
+        quantity = "requests of SP to CSP, a round"
         yield Row(f"{one.key}_exchanges", quantity, one.figures["exchanges"], target, note=one.name)
 
 
@@ -192,7 +194,8 @@ _PUBLISHED = (  # theirs, on their machines
 
 def _beside_checks(known: Mapping[str, System]) -> Iterator[Row]:
     if (one := known.get("shares_reference")) is not None:
-        alone, target = known["shares_rewards"].figures, Target("at most 2", "ratio", at_most=2)
+        alone = known["shares_rewards"].figures
+        target = Target("at most 2", "ratio", at_most=2)
         row = Row("shares_reference_servers", "both servers, with a reference", one.figures["servers"], target)
         yield row.over(Reference("checks and rewards alone", alone["servers"]), "with / without", *_PUBLISHED)
         for column, quantity in (("kgc", "KGC deals a round with a reference"), ("dealt", "dealt with a reference")):

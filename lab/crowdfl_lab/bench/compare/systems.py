@@ -16,12 +16,14 @@ from typing import Any, cast
 
 import numpy as np
 
+from crowdfl.crypto.coins import Coins
 from crowdfl.crypto.compute import Backend, Threads
 from crowdfl.crypto.paillier.pctd import FreshRandomizers
 from crowdfl.crypto.paillier.vector import CipherVector
-from crowdfl.crypto.randomness import SEED_BYTES, Coins
+from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.crypto.shares.ring import RunningSum, expand
+from crowdfl.crypto.shares.expansion import expand
+from crowdfl.crypto.shares.ring import RunningSum
 from crowdfl.learning.oracle import fedavg
 from crowdfl.protocols.common.keyed import keyed_party
 from crowdfl.protocols.hardened.prifedavg import dither
@@ -47,6 +49,7 @@ from crowdfl_lab.bench.workload import (
 from crowdfl_lab.recorder import RoundRecorder
 from crowdfl_lab.report.results import Cell, Figure, Unit
 from crowdfl_lab.timing import timed, timed_call, turns
+from crowdfl_lab.uploads import ciphertexts_in
 
 PEERS = {"phe": "phe, one key for all", "tenseal": "TenSEAL CKKS, one key for all", "flower": "Flower SecAgg+"}
 NOT_INSTALLED = "not installed: make peers"
@@ -181,7 +184,9 @@ def peer_system(peer: str, took: Mapping[str, Any], settings: CompareSettings) -
 
 def _flower_words(took: Mapping[str, Any], settings: CompareSettings) -> dict[str, str]:
     shares = int(took["facts"]["shares"])
-    threshold, whole, short = shares // 2 + 1, Figure(took["server"], "s"), Figure(took["server_dropped"], "s")
+    threshold = shares // 2 + 1
+    whole = Figure(took["server"], "s")
+    short = Figure(took["server_dropped"], "s")
     drop = (
         f"survivors answer once more, the server rebuilds the masks of {settings.dropped}: {whole} become {short}; "
         f"a neighbourhood with fewer than {threshold} of {shares} left ends the round"
@@ -229,7 +234,8 @@ class Hardened:
 
     def device(self) -> dict[str, Figure]:
         """Encrypt an update with randomizers at hand (they are made whenever the device is idle), read an average."""
-        side, task = cast(HardenedParticipant, self.parties.participant("p000")), self.parties.task
+        side = cast(HardenedParticipant, self.parties.participant("p000"))
+        task = self.parties.task
         public = task.public
         source = FreshRandomizers(public, self.window, Threads(1))
         ahead, made = timed_call(lambda: source.take(side.upload_randomizers()))
@@ -275,11 +281,12 @@ class Hardened:
         sp, party = self.parties.sp, keyed_party(self.parties.sp)
         party.compute = CountingBackend(backend, party.costs)
         sp.open_round(1)
+        vector = CipherVector.from_bytes(ciphertexts_in(self.upload), party.public, max_count=self.length)
+        another = cast(HardenedParticipant, self.parties.participant("p001")).sign_upload(vector, 1)
         sp.add_all({"p000": self.upload})  # the second is multiplied in, the first only kept
-        seconds = timed(lambda: sp.add_all({"p001": self.upload}))
+        seconds = timed(lambda: sp.add_all({"p001": another}))
         if not self.rewards:
             return seconds
-        vector = CipherVector.from_bytes(self.upload, party.public, max_count=self.length)
         return seconds + timed(lambda: sketch(vector.part(0, -1), bytes(32), self.budget, party))
 
     def whole_servers(self, backend: Backend) -> tuple[dict[str, Figure], str]:
@@ -313,7 +320,9 @@ def paper_system(settings: CompareSettings, backend: Backend) -> System:
     """The profile `paper`, rewards on: two small rounds, extrapolated from the larger."""
     task = TaskSettings(profile="paper", max_participants=settings.participants, key_bits=2 * settings.prime_bits)
     small, large = (settings.play(task, backend, made_up_models(size, crowd)) for size, crowd in settings.paper_sizes)
-    up, crowd, played = settings.parameters / large.parameters, len(large.samples), large.played
+    up = settings.parameters / large.parameters
+    crowd = len(large.samples)
+    played = large.played
     spent = large.recorder.seconds_of
     shared = {role: up * spent(role, *_AVERAGING) for role in SERVERS}
     each = {role: up * spent(role, "collect", "reward") / crowd for role in SERVERS}
@@ -366,7 +375,9 @@ class Shares:
     """One kind of `shares` task. The first round warms up and is not counted."""
 
     def __init__(self, settings: CompareSettings, *, rewards: bool, reference: bool = False) -> None:
-        self.settings, self.rewards, self.recorder = settings, rewards, RoundRecorder(keep_messages=True)
+        self.settings = settings
+        self.rewards = rewards
+        self.recorder = RoundRecorder(keep_messages=True)
         self.key = "shares_reference" if reference else "shares_rewards" if rewards else "shares"
         self.name = (
             f"shares, {'checks and rewards' if rewards else 'no checks, no rewards'}" + ", a reference" * reference
@@ -417,7 +428,8 @@ class Shares:
         return found | ({"kgc": kgc, "dealt": dealt} if dealt else {})
 
     def _figures(self, played: PlayedRound, off: float) -> dict[str, float]:
-        recorder, exchanged = self.recorder, [m for s, r, m in self.recorder.messages if {s, r} == set(SERVERS)]
+        recorder = self.recorder
+        exchanged = [m for s, r, m in self.recorder.messages if {s, r} == set(SERVERS)]
         sp, csp = (recorder.seconds_of(role, "collect", "check", "reward", "average") for role in SERVERS)
         reward = len(next(iter(played.envelopes.values()))) if played.envelopes else 0
         return {
@@ -440,7 +452,8 @@ class Shares:
     def _floor(self) -> float:
         """Of both servers: SP hashes and adds everyone's share, CSP expands it from its seed and adds that."""
         shape = SharesShape(self.parties.spec)
-        share, sums = bytes(shape.share_bytes), RunningSum(shape.ring, shape.spec.parameters)
+        share = bytes(shape.share_bytes)
+        sums = RunningSum(shape.ring, shape.spec.parameters)
 
         def once() -> None:
             for _ in range(self.settings.participants):

@@ -19,7 +19,7 @@ from crowdfl.crypto.sealing import AudienceKey
 from crowdfl.errors import ProtocolError
 from crowdfl.protocols.capabilities import DealsFiles
 from crowdfl.protocols.exchange import Silent
-from crowdfl.protocols.hardened.shape import ReaderBundle
+from crowdfl.protocols.hardened.bundles import ReaderBundle
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import CspProtocol, TaskSpec, Tools, width_budget
 from crowdfl.settings import MILLION, TaskSettings, to_millionths
@@ -76,7 +76,8 @@ def growth_table(
     points: Sequence[ScalePoint], axis: str, title: str, settings: Mapping[str, Any], axes: Axes
 ) -> ResultTable:
     label, names = axes[axis]
-    on, found = [point for point in points if point.axis == axis], exponents(points, axis, axes)
+    on = [point for point in points if point.axis == axis]
+    found = exponents(points, axis, axes)
 
     def row(name: str) -> tuple[Cell, ...]:
         return name, *(point.figure(name) for point in on), f"{found[name]:.2f}" if name in found else None
@@ -162,6 +163,8 @@ class RoundPoint:
     def child(self, role: str, folder: Path) -> ChildRole:
         bundle: bytes = getattr(self.sides.dealing, role)
         order = {"role": role, "folder": str(folder), "bundle": bundle, "people": self.people, "crowd": self.crowd}
+        if role == "sp":
+            order |= {"signing": {who: keys.signing.private for who, keys in self.sides.keys.items()}}
         task = self.spec.settings.model_dump(mode="json")
         return ChildRole(order | {"task": task, "parameters": self.spec.parameters} | self.order)
 
@@ -194,10 +197,12 @@ class HardenedPoint(RoundPoint):
         insecure_test_key: bool,
         **task: Any,  # noqa: ANN401
     ) -> None:
-        rewards, self.budget = axis in ("rewarded", "lanes"), width_budget(TaskSettings(**task), parameters, SIGMA)
+        rewards = axis in ("rewarded", "lanes")
+        self.budget = width_budget(TaskSettings(**task), parameters, SIGMA)
         order = {"rows": _EVERY_ROW if rewards else rows, "uploads": 1, "insecure_test_key": insecure_test_key}
-        spec, enrolled = TaskSpec("scale", TaskSettings(**task), parameters), crowd if rewards else 0
-        super().__init__(axis, x, crowd, spec, enrolled=enrolled, payment=enrolled * MILLION, **order)
+        spec = TaskSpec("scale", TaskSettings(**task), parameters)
+        payment = crowd * MILLION if rewards else 0
+        super().__init__(axis, x, crowd, spec, enrolled=crowd, payment=payment, **order)
 
     def prepare(self, folder: Path) -> dict[str, Figure]:
         """A participant's own cost does not depend on how many there are."""
@@ -210,7 +215,8 @@ class HardenedPoint(RoundPoint):
         if self.crowd != FEWEST:
             return {}
         csp = cast(CspProtocol, self.sides.fresh_csp(tools=replace(self.sides.tools, backend=Threads())).side)
-        task, bundle = self.sides.task, ReaderBundle.from_bytes(self.sides.dealing.participant, Limits.plain())
+        task = self.sides.task
+        bundle = ReaderBundle.from_bytes(self.sides.dealing.participant, Limits.plain())
         rows = packed_model(self.budget, task.public, made_up_weights(self.spec.parameters, 2021), 1)
         upload = (folder / UPLOADS).read_bytes()
         publication = sealed_publication(task, csp, AudienceKey(bundle.audience), rows, upload)

@@ -18,7 +18,9 @@ from crowdfl.crypto.blocks import Block
 from crowdfl.crypto.compute import Backend, Kernel, Progress, Threads
 from crowdfl.crypto.paillier.kernels import Combine, FixedBasePower, PartialDecrypt
 from crowdfl.crypto.paillier.pctd import FreshRandomizers
+from crowdfl.crypto.sealing import SigningKey
 from crowdfl.protocols.exchange import Reply, ask_directly
+from crowdfl.protocols.hardened.manifest import HardenedUpload
 from crowdfl.protocols.hardened.opening import OpenRequest
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import KeyedParty, Party
@@ -84,12 +86,15 @@ class _Role:
     """What every role starts from. What sampling leaves out is on its clock, too."""
 
     def __init__(self, order: dict[str, Any]) -> None:
-        self.order, self.folder, self.baseline = order, Path(order["folder"]), 0
+        self.order = order
+        self.folder = Path(order["folder"])
+        self.baseline = 0
         self.backend = Sampled(Threads(1), order["rows"], stage=lambda: self.recorder.stage)
         self.recorder = RoundRecorder(clock=lambda: time.process_time() + self.backend.missing)
         self.tools = Tools(self.backend, insecure_test_key=order["insecure_test_key"], observer=self.recorder)
         self.spec = TaskSpec("scale", TaskSettings.of(**order["task"]), order["parameters"])
-        self.profile, self.bundle = profile_named(self.spec.settings.profile), order.pop("bundle")
+        self.profile = profile_named(self.spec.settings.profile)
+        self.bundle = order.pop("bundle")
 
     def begin(self, party: Party, server: SpProtocol | CspProtocol | None = None) -> None:
         """Everything is built and everyone is enrolled: what memory grows by from here is the role's work."""
@@ -117,10 +122,16 @@ class _Role:
         self.begin(sp.party, sp)
         size = (self.folder / UPLOADS).stat().st_size // self.order["uploads"]
 
+        signing = self.order.pop("signing")
+
         def upload(place: int) -> bytes:
-            """A few are in memory at a time; where there are fewer than people, they serve in turn."""
+            """A few are in memory at a time; where there are fewer than people, they serve in turn, each signed by its own."""
             file.seek(place % self.order["uploads"] * size)
-            return file.read(size)
+            found, who = file.read(size), f"p{place:07}"
+            if Message.kind_of(found) != HardenedUpload.kind:
+                return found
+            numbers = HardenedUpload.parse(found).numbers
+            return HardenedUpload.signed(self.spec.name, 1, who, numbers, SigningKey(signing[who])).to_bytes()
 
         def reply_to(request: bytes) -> Reply:
             say(request)

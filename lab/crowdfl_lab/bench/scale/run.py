@@ -80,7 +80,9 @@ class ScaleSettings:
         return f"`hardened`, total shown, {self.lanes:,} lanes, |N| = {self.key_bits[0]}{insecure}"
 
     def points(self) -> Iterator[RoundPoint]:
-        small, most, (narrow, wide) = self.crowd_parameters, max(self.crowds), self.rewarded_lanes
+        small = self.crowd_parameters
+        most = max(self.crowds)
+        (narrow, wide) = self.rewarded_lanes
         for parameters in self.parameters:
             yield self._point("parameters", parameters, parameters)
         for crowd in self.crowds:
@@ -147,7 +149,9 @@ class SharesScaleSettings:
 
     def points(self) -> Iterator[RoundPoint]:
         """Of those without rewards, all have the same widths."""
-        few, small, most = self.uploads, self.crowd_parameters, max(self.crowds)
+        few = self.uploads
+        small = self.crowd_parameters
+        most = max(self.crowds)
         for parameters in self.parameters:
             yield SharesPoint("parameters", parameters, parameters, few, self._task(few))
         for crowd in self.crowds:

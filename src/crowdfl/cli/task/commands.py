@@ -19,12 +19,12 @@ from crowdfl.cli.output import (
     show,
     show_event,
     tell_code,
-    waiting,
     write_rows,
 )
 from crowdfl.cli.task.views import (
     Try,
     code_in_letters,
+    compared_words,
     created_words,
     fund_words,
     listed,
@@ -40,6 +40,7 @@ from crowdfl.cli.task.views import (
     write_codes,
     write_links,
 )
+from crowdfl.cli.waiting import waiting
 from crowdfl.documents.links import phone_page
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import PackageMissing, SettingsError
@@ -92,9 +93,10 @@ def new(
     profile: Annotated[
         str, typer.Option(help="shares, hardened or paper: docs/shares.md says when to take which.")
     ] = "shares",
+    every: Annotated[bool, typer.Option("--all", help="Every setting, with what holds where it is left out.")] = False,
 ) -> None:
-    """Print a commented task file to start from."""
-    typer.echo(task_text(profile_named(profile).name), nl=False)
+    """Print a commented task file to start from: what a person decides."""
+    typer.echo(task_text(profile_named(profile).name, every=every), nl=False)
 
 
 @app.command()
@@ -112,9 +114,9 @@ def create(
     own = RequesterFile.read(settings)
     tell_code(module, learner, loss)
     with waiting("reading the task and making the initial model", quiet=as_json):
-        found, least = read_task(file), own.settings.min_claim_window
+        found = read_task(file)
         start = None if initial_file is None else read_initial(initial_file)
-        definition, initial = defined(file, found, module, least, learner=learner, loss=loss, initial=start)
+        definition, initial = defined(file, found, module, learner=learner, loss=loss, initial=start)
     trials = tried(try_on, definition, initial, (module, learner, loss), quiet=as_json)
     tell_trials(trials, definition, as_json=as_json)
     with open_requester(own) as requester, waiting("KGC makes the task's keys", quiet=as_json):
@@ -143,7 +145,10 @@ def explain(
     tell_code(module, learner, loss)
     start = None if initial_file is None else read_initial(initial_file)
     definition, initial = defined(file, read_task(file), module, learner=learner, loss=loss, initial=start)
-    found, trials = explained(definition), tried(try_on, definition, initial, (module, learner, loss), quiet=as_json)
+    found, trials = (
+        explained(definition.dated(time.time())),
+        tried(try_on, definition, initial, (module, learner, loss), quiet=as_json),
+    )
     lines = [f"profile        {found.profile}, {found.parameters} parameters", found.widths]
     lines += [f"dealt by KGC   {found.dealt}"] if found.dealt else []
     lines += [*found.plan, *found.texts]
@@ -297,6 +302,7 @@ def report(task: _Task, settings: _Settings = _SETTINGS, as_json: Json = False) 
     with open_requester(RequesterFile.read(settings)) as requester:
         found, currency = requester.report(task), requester.definition(task).settings.currency
     lines = [f"{name:10} {words:>18}" for name, words in sum_words(found, currency).items()]
+    lines += compared_words(found, currency)
     for deposit in found["deposits"]:
         if deposit["state"] != "confirmed":
             amount = money_words(deposit["amount"], currency)
@@ -358,8 +364,7 @@ def run(  # noqa: PLR0913, PLR0917 -- each is an option
     require_model_path(model)
     own = RequesterFile.read(settings)
     tell_code(module, learner, loss)
-    found, least = read_task(file), own.settings.min_claim_window
-    definition, initial = defined(file, found, module, least, learner=learner, loss=loss)
+    definition, initial = defined(file, read_task(file), module, learner=learner, loss=loss)
     trials = tried(try_on, definition, initial, (module, learner, loss), quiet=as_json)
     tell_trials(trials, definition, as_json=as_json)
 

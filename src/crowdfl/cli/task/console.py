@@ -51,7 +51,9 @@ def serve_console(settings: Path, port: int, *, open_page: bool, reference: str 
 @contextmanager
 def referring(requester: Requester, trainer: Callable[[Definition], Train]) -> Iterator[None]:
     """Meanwhile, train a reference for each round of the requester's that waits for one."""
-    stop, made, said = threading.Event(), dict[str, Train](), set[str]()
+    stop = threading.Event()
+    made = dict[str, Train]()
+    said = set[str]()
 
     def tell(what: str) -> None:
         if what not in said:  # a platform that is away stays away for a while

@@ -1,20 +1,22 @@
 """What `crowdfl task` shows and writes: lists, states and orders in words, the task file to start from, links and codes."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from crowdfl.cli.output import clean, waiting
+from crowdfl.cli.output import clean
+from crowdfl.cli.waiting import waiting
 from crowdfl.documents.signed import Definition
+from crowdfl.effects import idle_settings
 from crowdfl.errors import CrowdFLError, PackageMissing, ServiceUnavailable
 from crowdfl.learning.datasets.sources import each_person
 from crowdfl.learning.models.shape import Weights
 from crowdfl.learning.recipe import Recipe
-from crowdfl.roles.defining import WATCH_TASK
+from crowdfl.roles.defining import DECIDED, WATCH_TASK
 from crowdfl.roles.recipe_check import NOT_TRIED, RecipeTrial, norm_advice, try_recipe
 from crowdfl.roles.records import EndedBy, Tombstone
 from crowdfl.roles.requester import Requester
@@ -31,7 +33,8 @@ from crowdfl.settings import (
     TrainingSettings,
     money_words,
 )
-from crowdfl.storage.settings_file import template_text
+from crowdfl.storage.settings_texts import commented, template_text
+from crowdfl.task_tables import COMMON_SETTINGS, OWN_SETTINGS, STEP, STEP_NAMES
 from crowdfl.text import span_words
 
 SUMS = ("pending", "paid_in", "offered", "earned", "returned")
@@ -129,11 +132,28 @@ def sum_words(report: Mapping[str, Any], currency: str) -> dict[str, str]:
     }
 
 
+def compared_words(report: Mapping[str, Any], currency: str) -> list[str]:
+    """What CSP has signed, beside what SP says to have paid by it; nothing before claims have ended."""
+    lines = []
+    if report["sp_word"]:
+        lines.append(f"{money_words(report['sp_word'], currency)} for unused uploads, on SP's word: CSP attests none")
+    if report["attested"] is None:
+        return lines
+    lines.append(f"CSP has attested {money_words(report['attested'], currency)} in all, signed")
+    if not report["attested_complete"]:
+        lines.append("CSP was set back to an earlier state, and may have attested more than it knows")
+    if report["difference"]:
+        more = "more" if report["difference"] > 0 else "less"
+        amount = money_words(abs(report["difference"]), currency)
+        lines.append(f"DIFFERENCE: SP says to have paid {amount} {more} than CSP has attested: ask SP's operator why")
+    return lines
+
+
 def fund_words(task: str, deposit: str, amount: int, currency: str) -> str:
     paid = amount_words(amount)
     return (
         f"{paid} {currency} is announced as the deposit {deposit}. It counts once the money is with the platform and its "
-        f"operator has confirmed it there: `crowdfl sp deposit confirm SETTINGS {task} {deposit} {paid}`"
+        f"operator has confirmed it there: `crowdfl sp deposit confirm SETTINGS {task} {deposit} {paid} {currency}`"
     )
 
 
@@ -222,14 +242,17 @@ def tell_trials(trials: Sequence[RecipeTrial], definition: Definition, *, as_jso
 
 
 _FOR_OTHERS = {"module", "form", "scale_inputs", "target", "proximal"}  # for code, values and people of other kinds
-_NOT_AT_FIRST = _FOR_OTHERS | {"layers", "standardise", "held_out"}  # at their defaults, as comments
+_NOT_AT_FIRST = _FOR_OTHERS | {"hidden", "layers", "standardise", "held_out"}  # at their defaults, as comments
 
-_OF_SHARES = {"max_norm", "weighting"}  # other profiles refuse them
 _KEYED_READERS = "The requester reads the last average; every participant reads the others."
 
 _HEAD = """\
 # A task: every setting. A line that begins with "# name =" shows what holds if it is left out.
 """
+_FEW = """\
+# What a person decides. `crowdfl task new --all` prints every setting, with what holds where it is left out.
+"""
+_ABOUT_STEP = "What readers make of a round's average; a table as this, without the #: docs/shares.md.\n"
 _ABOUT_WHO = """\
 # People read this before they join, and nothing proves it: tell them the beginning of your key by another way.
 """
@@ -242,23 +265,55 @@ _ABOUT_CONSENT = """\
 _ABOUT_TEXTS = "For each language that people read besides; a table as this, without the #.\n"
 _ABOUT_DATA = """\
 # `labels`, `channels`, `window` and `hertz` say which data people need: these are the watch data's (watch:0 to watch:9).
-# `crowdfl data show DATA` prints them for your data; `crowdfl task create --try DATA` checks it before anyone is asked.
+# `crowdfl train --look --data DATA` prints them for yours; `crowdfl task create --try DATA` checks it before anyone is asked.
 """
 
 
-def task_text(profile: str = "shares") -> str:
-    """A task file to start from, with every setting."""
+def task_text(profile: str = "shares", *, every: bool = True) -> str:
+    """A task file to start from: every setting, or what a person decides."""
     task, own = dict(WATCH_TASK["task"]), dict(WATCH_TASK["settings"]) | {"profile": profile}
+    decided = {section: list(names) for section, names in DECIDED.items()}
     if profile != "shares":
         task["readers"] = _KEYED_READERS
-        own = {name: value for name, value in own.items() if name not in _OF_SHARES}
-    chosen = _start(TaskSettings) | own
+        own = {name: value for name, value in own.items() if name not in OWN_SETTINGS["shares"]} | {"max_samples": 1000}
+        decided["settings"].append("max_samples")
+        decided["profile"] = []
+    return _every(task, own) if every else _decided(task, own, decided)
+
+
+def _decided(task: Mapping[str, Any], own: Mapping[str, Any], names: Mapping[str, Collection[str]]) -> str:
+    profile = own["profile"]
+    settings = {"window": TaskSettings.model_fields["window"].default} | dict(own)
+    training = _start(TrainingSettings) | dict(WATCH_TASK["training"])
+    sections: list[tuple[str, type[SettingsTable], Mapping[str, Any], Collection[str]]] = [
+        ("[who]", AskerSettings, {"name": ""}, names["who"]),
+        ("[settings]", TaskSettings, settings, names["settings"]),
+        (f"[{profile}]", TaskSettings, settings, names["profile"]),
+        ("[plan]", PlanSettings, {}, names["plan"]),
+        ("[training]", TrainingSettings, training, names["training"]),
+    ]
+    head = f"{_FEW}{template_text(TaskFile, task, names=names['task'], short=True)}"
+    parts = [f"\n{title}\n{template_text(model, own, names=some, short=True)}" for title, model, own, some in sections]
+    return head + "".join(part.rstrip("\n") + "\n" for part in parts)
+
+
+def _every(task: Mapping[str, Any], own: Mapping[str, Any]) -> str:
+    profile = own["profile"]
+    idle = idle_settings(TaskSettings(**own))
+    chosen = {name: value for name, value in _start(TaskSettings).items() if name not in idle} | dict(own)
     training = {name: value for name, value in _start(TrainingSettings).items() if name not in _NOT_AT_FIRST} | dict(
         WATCH_TASK["training"]
     )
+    tables = {name for name in OWN_SETTINGS[profile] if name not in STEP_NAMES}
+    step = "".join(f"{commented(short, settable(TaskSettings)[name])}\n" for name, short in STEP_NAMES.items())
+    steps = f"\n# [shares.{STEP}]  {_ABOUT_STEP}{step}" if profile == "shares" else ""
+    own_table = (
+        f"# {settable(TaskFile)[profile].description}\n[{profile}]\n{template_text(TaskSettings, chosen, names=tables)}"
+    )
     return (
         f"{_HEAD}{template_text(TaskFile, task)}"
-        f"\n[settings]\n{template_text(TaskSettings, chosen)}"
+        f"\n[settings]\n{template_text(TaskSettings, chosen, names=COMMON_SETTINGS)}"
+        f"\n{own_table}{steps}"
         f"\n[who]\n{_ABOUT_WHO}{template_text(AskerSettings, {})}"
         f"\n[plan]\n{_ABOUT_PLAN}{template_text(PlanSettings, _start(PlanSettings))}"
         f"\n[consent]\n{_ABOUT_CONSENT}{template_text(ConsentSettings, {})}"

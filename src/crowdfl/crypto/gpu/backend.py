@@ -57,7 +57,8 @@ class Cuda:
         }
 
     def map(self, kernel: Kernel, *blocks: Block, out: Block | None = None, progress: Progress | None = None) -> Block:
-        ring, way = self._ring_of(kernel), self._ways.get(type(kernel))
+        ring = self._ring_of(kernel)
+        way = self._ways.get(type(kernel))
         rows = require_rows(blocks)
         few = rows < self._fewest and isinstance(kernel, _LIGHT)
         if ring is None or way is None or few or not rows:

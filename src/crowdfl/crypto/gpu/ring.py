@@ -193,7 +193,8 @@ class DeviceRing:
 
     def quotients(self, pairs: _Pairs) -> tuple[Block, npt.NDArray[np.bool_]]:
         """(x - 1)/n for every x that is 1 modulo n; and which are not."""
-        plain, count = self.multiply(pairs, self._unit), len(pairs)
+        plain = self.multiply(pairs, self._unit)
+        count = len(pairs)
         out = self.device.xp.empty((count, self.size), dtype=np.uint32)
         wrong = self.device.xp.empty(count, dtype=np.uint8)
         self._launch("quotients", count, plain, out, wrong, count, self.modulus)
@@ -215,7 +216,8 @@ class DeviceRing:
 
     def power(self, bases: _Pairs, digits: Any, step: int, window: int) -> _Pairs:  # noqa: ANN401
         """Each row to the one exponent (step 0), or to its own; digits highest first."""
-        count, out = len(bases), self._pairs(len(bases))
+        count = len(bases)
+        out = self._pairs(len(bases))
         layout = self._layout(count)
         groups = self._resident(layout, count)
         tables = self._pairs(groups << window)
@@ -321,7 +323,8 @@ class DeviceRing:
 
     @cached_property
     def _powers(self) -> Any:  # noqa: ANN401
-        squared, high = self._r * self._r, mpz(1) << (_LIMB * self.size)
+        squared = self._r * self._r
+        high = mpz(1) << (_LIMB * self.size)
         return self._put(np.concatenate([self._pair(squared), self._pair(squared * high)]))
 
     @cached_property

@@ -110,7 +110,8 @@ class Encrypt:
 
     def run(self, *blocks: Block) -> Block:
         """(1 + m*N) * r mod N^2, computed as r + N*(m*r mod N), which needs no division by N^2."""
-        n, n_squared = self.n, self.n * self.n
+        n = self.n
+        n_squared = self.n * self.n
         rows = []
         for m, r in zip(to_ints(blocks[0]), to_ints(blocks[1]), strict=True):
             c = r + n * (m * r % n)
@@ -135,7 +136,8 @@ class Combine:
 
     def run(self, *blocks: Block) -> Block:
         """L(M_1 * M_2 mod N^2) for each row."""
-        n, n_squared = self.n, self.n * self.n
+        n = self.n
+        n_squared = self.n * self.n
         rows = []
         for a, b in zip(to_ints(blocks[0]), to_ints(blocks[1]), strict=True):
             quotient, remainder = gmpy2.f_divmod(a * b % n_squared - 1, n)
@@ -155,7 +157,9 @@ class CheckUnits:
 
     def run(self, *blocks: Block) -> Block:
         """Multiply the rows, one gcd for the chunk; only a chunk that fails is searched row by row."""
-        n, above, rows = self.n, self.n * self.n, to_ints(blocks[0])
+        n = self.n
+        above = self.n * self.n
+        rows = to_ints(blocks[0])
         verdict = np.zeros((len(rows), 1), dtype=np.uint8)
         product = mpz(1)
         for row in rows:

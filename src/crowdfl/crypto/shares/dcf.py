@@ -43,12 +43,14 @@ def corrections_bytes(count: int, bits: int) -> int:
 
 def generate(alphas: Sequence[int], bits: int, seeds_sp: bytes, seeds_csp: bytes) -> bytes:
     """The corrections for numbers below 2^bits; each party's key is its own 16-byte seed per number and the corrections."""
-    count, path = len(alphas), _path(alphas, bits)
+    count = len(alphas)
+    path = _path(alphas, bits)
     walk = _Walk(
         np.stack([_seeds_of(seeds_sp, count), _seeds_of(seeds_csp, count)]),
         np.repeat(np.array([[0], [1]], dtype=np.uint64), count, axis=1),
     )
-    words, outputs = np.empty((bits, count, 2), dtype="<u8"), np.empty((bits + 1, count), dtype=np.uint64)
+    words = np.empty((bits, count, 2), dtype="<u8")
+    outputs = np.empty((bits + 1, count), dtype=np.uint64)
     value, halves = np.zeros(count, dtype=np.uint64), np.empty((2, 2, count, 2), dtype="<u8")  # side, party
     for goes, right, word, output in zip(path, _masks(path), words, outputs, strict=False):
         walk.expand(halves)
@@ -73,7 +75,8 @@ def evaluate(
         raise ValueError(f"the parties are 0 and 1, not {party}")
     if len(instance) != len(points):
         raise LengthMismatch(f"{len(points)} points for {len(instance)} instances")
-    count, path = len(seeds) // SEED_BYTES, _path(points, bits)
+    count = len(seeds) // SEED_BYTES
+    path = _path(points, bits)
     if len(corrections) != corrections_bytes(count, bits):
         expected = corrections_bytes(count, bits)
         raise LengthMismatch(f"{len(corrections)} bytes of corrections where {expected} are expected")
@@ -83,7 +86,8 @@ def evaluate(
     outputs = np.unpackbits(rows[:, SEED_BYTES * bits :], axis=1, count=bits + 1, bitorder="little")
     turned = _turned(words.swapaxes(0, 1), outputs[:, :bits].T.astype(np.uint64), path)
     walk = _Walk(_seeds_of(seeds, count, instance), np.full(len(points), party, dtype=np.uint64))
-    value, halves = np.zeros_like(walk.control), np.empty((2, len(points), 2), dtype="<u8")
+    value = np.zeros_like(walk.control)
+    halves = np.empty((2, len(points), 2), dtype="<u8")
     for right, correction in zip(_masks(path), turned, strict=True):
         walk.expand(halves)
         value ^= walk.go(halves, right, correction)

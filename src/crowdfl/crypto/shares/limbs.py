@@ -114,7 +114,8 @@ def _limbs_of(vector: Numbers, bits: int) -> _Limbs:
 
 def _in_blocks(limbs: _Limbs, sizes: Sequence[int]) -> _Limbs:
     """[lanes, limbs] as [blocks, longest block, limbs], with zeros behind shorter blocks."""
-    lanes, longest = np.asarray(sizes), max(sizes)
+    lanes = np.asarray(sizes)
+    longest = max(sizes)
     if lanes.sum() != len(limbs):
         raise LengthMismatch(f"blocks of {lanes.sum()} lanes in all where there are {len(limbs)}")
     padded = np.zeros((len(sizes), longest, limbs.shape[1]))
@@ -151,7 +152,9 @@ def _by_words(a: Bytes, b: Bytes, step: _Step) -> Bytes:
     if a.shape != b.shape:
         raise LengthMismatch(f"numbers of shapes {a.shape} and {b.shape} do not meet")
     size = a.shape[-1]
-    x, y, result = a.reshape(-1, size), b.reshape(-1, size), np.empty((a.size // size, size), dtype=np.uint8)
+    x = a.reshape(-1, size)
+    y = b.reshape(-1, size)
+    result = np.empty((a.size // size, size), dtype=np.uint8)
     for start in range(0, len(result), _PIECE):
         piece = slice(start, start + _PIECE)
         result[piece] = _piece_by_words(x[piece], y[piece], step)

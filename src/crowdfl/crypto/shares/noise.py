@@ -8,7 +8,8 @@ same seed gives the same noise on every machine.
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.crypto.shares.ring import Stream, Words
+from crowdfl.crypto.shares.expansion import Stream
+from crowdfl.crypto.shares.ring import Words
 from crowdfl.errors import WidthError
 
 LARGEST_SIGMA = 1 << 24
@@ -20,7 +21,9 @@ def discrete_gaussian(seed: bytes, context: bytes, sigma: int, count: int) -> np
     """`count` samples y, each with a chance proportional to exp(-y^2 / (2 sigma^2))."""
     if not 1 <= sigma <= LARGEST_SIGMA:
         raise WidthError(f"noise of standard deviation {sigma}; expected 1 to {LARGEST_SIGMA}")
-    coins, found, missing = _Coins(seed, context), list[npt.NDArray[np.int64]](), count
+    coins = _Coins(seed, context)
+    found = list[npt.NDArray[np.int64]]()
+    missing = count
     while missing:
         tried = coins.laplace(sigma, missing + missing // 2 + 16)
         size = np.abs(tried).astype(np.uint64)
@@ -64,11 +67,14 @@ class _Coins:
 
     def _small(self, parts: Words, whole: int) -> npt.NDArray[np.bool_]:
         """The same for parts <= whole: whether the first k at which a coin of parts / (whole k) fails is odd."""
-        heads, alive, k = np.zeros(len(parts), dtype=np.bool_), np.arange(len(parts)), 1
+        heads = np.zeros(len(parts), dtype=np.bool_)
+        alive = np.arange(len(parts))
+        k = 1
         while len(alive):
             goes_on = self.below(whole * k, len(alive)) < parts[alive]
             heads[alive[~goes_on]] = k % 2 == 1
-            alive, k = alive[goes_on], k + 1
+            alive = alive[goes_on]
+            k = k + 1
         return heads
 
     def laplace(self, scale: int, tries: int) -> npt.NDArray[np.int64]:

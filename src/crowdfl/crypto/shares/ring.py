@@ -1,4 +1,4 @@
-"""Integers modulo 2^bits as whole bytes, little endian: what travels and what is added up. And seeds that become such bytes.
+"""Integers modulo 2^bits as whole bytes, little endian: what travels and what is added up.
 
 An element of fewer than eight bytes is read as the eight bytes that begin where it begins. The surplus bytes belong to its
 neighbours and disturb only bits that the mask removes: in a sum modulo 2^64 nothing moves from a higher bit to a lower one.
@@ -10,13 +10,7 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
-from cryptography.hazmat.primitives.ciphers.algorithms import AES
-from cryptography.hazmat.primitives.ciphers.modes import CTR
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.errors import LengthMismatch, WidthError
 
 Words: TypeAlias = npt.NDArray[np.uint64]
@@ -107,7 +101,8 @@ class RunningSum:
     """Sum of uploads, added in any order: eight bytes per element, however many there are."""
 
     def __init__(self, ring: Ring, count: int) -> None:
-        self._ring, self._total = ring, np.zeros(count, dtype=np.uint64)
+        self._ring = ring
+        self._total = np.zeros(count, dtype=np.uint64)
 
     def add(self, data: Wire) -> None:
         if len(data) != len(self._total) * self._ring.bytes:
@@ -123,58 +118,3 @@ class RunningSum:
 
     def __repr__(self) -> str:
         return f"RunningSum({self._ring!r}, {len(self._total)})"
-
-
-_KEY_BYTES = 32
-_BLOCK_BYTES = 16
-_ZEROS = memoryview(bytes(1 << 22))  # kept: fresh zeros for every call would take three times as long as AES
-
-
-class Stream:
-    """The bytes of one seed and context, in order: AES-256-CTR, which phones and browsers have in hardware.
-
-    The key is HKDF-SHA-256 of the seed with the context as `info`, without salt; the counter block starts at zero. A seed and a
-    context are used for one purpose ever, so that no stream of bytes masks two things.
-    """
-
-    def __init__(self, seed: bytes, context: bytes) -> None:
-        if len(seed) != SEED_BYTES:
-            raise ValueError(f"a seed has {SEED_BYTES} bytes, not {len(seed)}")
-        self._key = AES(HKDF(SHA256(), _KEY_BYTES, None, context).derive(seed))
-        self._cipher, self._place = self._from(0), 0
-
-    def take(self, length: int) -> bytes:
-        """The next bytes; two calls give what one for both lengths gives."""
-        if length < 0:
-            raise ValueError(f"no stream gives {length} bytes")
-        self._place += length
-        return _drawn(self._cipher, length)
-
-    def aside(self, length: int) -> Callable[[int, int], bytes]:
-        """The next bytes, to be read in pieces (start, length) when they are needed: the stream goes on behind them."""
-        first = self._place
-        self._place += length
-        self._cipher = self._from(self._place)
-        return lambda start, size: _drawn(self._from(first + start), size)
-
-    def _from(self, place: int) -> CipherContext:
-        """What is encrypted next is the byte at this place."""
-        blocks, within = divmod(place, _BLOCK_BYTES)
-        cipher = Cipher(self._key, CTR(blocks.to_bytes(_BLOCK_BYTES, "big"))).encryptor()
-        cipher.update(_ZEROS[:within])
-        return cipher
-
-    def __repr__(self) -> str:
-        return "Stream(secret)"
-
-
-def _drawn(cipher: CipherContext, length: int) -> bytes:
-    if length <= len(_ZEROS):
-        return cipher.update(_ZEROS[:length])
-    pieces = (min(len(_ZEROS), length - start) for start in range(0, length, len(_ZEROS)))
-    return b"".join(cipher.update(_ZEROS[:size]) for size in pieces)
-
-
-def expand(seed: bytes, context: bytes, length: int) -> bytes:
-    """The first bytes of a stream."""
-    return Stream(seed, context).take(length)

@@ -11,7 +11,8 @@ from itertools import count
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.crypto.shares.ring import Stream, Words
+from crowdfl.crypto.shares.expansion import Stream
+from crowdfl.crypto.shares.ring import Words
 from crowdfl.errors import LengthMismatch
 
 MAX_BUCKETS = 1 << 16
@@ -89,5 +90,6 @@ def load_bound(parameters: int, buckets: int, rows: int) -> int:
         within, load = chance, 0
         while within < most and load < parameters:
             chance = chance * (parameters - load) / ((load + 1) * (buckets - 1))
-            within, load = within + chance, load + 1
+            within = within + chance
+            load = load + 1
     return load

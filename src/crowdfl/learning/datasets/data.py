@@ -138,7 +138,8 @@ def relabelled(split: Split, names: Sequence[str]) -> Split:
     places = {name.casefold(): place for place, name in enumerate(names)}
     moved = np.array([places.get(name.casefold(), -1) for name in split.train.label_names], dtype=np.int64)
     if (moved < 0).all():
-        mine, wanted = ", ".join(split.train.label_names), ", ".join(names)
+        mine = ", ".join(split.train.label_names)
+        wanted = ", ".join(names)
         raise DataMalformed(
             f"{split.train.name}: none of the labels {mine} is among the task's: {wanted}. Take other data, or let the task "
             f"say labels = {json.dumps(split.train.label_names, ensure_ascii=False)} in its [training]"
@@ -183,7 +184,9 @@ def recordings_of(times: npt.NDArray[np.float64], signal: _Floats, labels: Label
     if not len(times):
         return []
     new = np.append(True, np.diff(times) != 0)
-    times, signal, labels = times[new], signal[new], labels[new]
+    times = times[new]
+    signal = signal[new]
+    labels = labels[new]
     steps = np.diff(times)
     broken = (steps < 0) | (steps > _LONGEST_GAP / hertz) | (np.diff(labels) != 0)
     parts = _between(np.flatnonzero(broken) + 1, len(times))

@@ -1,8 +1,7 @@
-"""Data sets in .npz files: windows that are cut already, and MotionSense as one raw stream.
+"""Windows that are cut already, in an .npz file.
 
 `ARRAYS` says what a file of windows holds. Which windows to hold out is never guessed: they may overlap, and the file does
-not say which do. MotionSense has 24 people, six activities, a phone in the pocket, acceleration in g at 50 Hz. No array may
-hold objects, which could hold code.
+not say which do. No array may hold objects, which could hold code.
 """
 
 import tokenize
@@ -21,15 +20,10 @@ import numpy.typing as npt
 from crowdfl.errors import DataMalformed, DataMissing
 from crowdfl.learning.datasets.data import (
     UNLABELLED,
-    Cut,
     Person,
-    Recording,
     Source,
     Split,
     person_at,
-    runs_of,
-    split_recordings,
-    timed,
 )
 
 MAX_HEADER = 512  # bytes; NumPy parses a header as Python literals, and plain arrays need less than a hundred
@@ -61,20 +55,6 @@ ARRAYS: Mapping[str, str] = MappingProxyType(
     }
 )
 _VALUES = "To learn numbers: `value`, one or several per window, and `value_names` in place of or beside the labels"
-
-# Two seconds, half of it new, and two unused seconds between training and held-out samples.
-MOTIONSENSE_CUT = Cut(length=100, step=50, held_out=0.3, gap=100)
-
-# WISDM's names, so that a task can take people of both sets.
-_NAMES = {
-    "dws": "Downstairs",
-    "ups": "Upstairs",
-    "sit": "Sitting",
-    "std": "Standing",
-    "wlk": "Walking",
-    "jog": "Jogging",
-}
-_MOTIONSENSE_HERTZ = 50.0
 _Arrays = Mapping[str, npt.NDArray[Any]]
 
 
@@ -105,12 +85,14 @@ class WindowFile(Source):
         return (STANDARDISED,) * standardised + (SWAPPED,) * ("src_index" in self._arrays)
 
     def load_person(self, index: int) -> Split:
-        name, train = person_at(self.people, index), self._arrays["train"].astype(np.bool_)
+        name = person_at(self.people, index)
+        train = self._arrays["train"].astype(np.bool_)
         mine = self._arrays["user"] == np.unique(self._arrays["user"])[index]
         return Split(self._side(name, mine & train), self._side(name, mine & ~train))
 
     def _side(self, name: str, side: npt.NDArray[np.bool_]) -> Person:
-        windows, values = self._arrays[_windows_in(self._arrays)][side], self._arrays.get("value")
+        windows = self._arrays[_windows_in(self._arrays)][side]
+        values = self._arrays.get("value")
         labels = self._arrays["label"][side] if "label" in self._arrays else np.zeros(len(windows))
         person = Person(name, windows.astype(np.float32), labels.astype(np.int64), self.label_names)
         if values is None:
@@ -123,40 +105,6 @@ class WindowFile(Source):
         found = read_arrays(self.path)
         arrays = {"train": found["adatime_test"] == 0, **found} if "adatime_test" in found else found
         _require_windows(self.path, arrays)
-        return arrays
-
-
-@dataclass(frozen=True)
-class MotionSense(Source):
-    """The people are the subjects, in the order of their numbers."""
-
-    path: Path
-    cut: Cut = MOTIONSENSE_CUT
-
-    @property
-    def people(self) -> tuple[str, ...]:
-        return tuple(str(subject) for subject in np.unique(self._arrays["subject"]))
-
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        return tuple(_NAMES.get(str(name), str(name)) for name in self._arrays["activity_names"])
-
-    def load_person(self, index: int) -> Split:
-        """In g. Every trial is a recording of its own."""
-        name, arrays = person_at(self.people, index), self._arrays
-        mine = np.flatnonzero(arrays["subject"] == int(name))
-        signal, activity, trial = (arrays[key][mine] for key in ("acc", "activity", "trial"))
-        place = mine - np.arange(len(mine))  # changes where samples of someone else lie between
-        recordings = [Recording(signal[run], int(activity[run.start])) for run in runs_of(activity, trial, place)]
-        recordings = [timed(recording, _MOTIONSENSE_HERTZ, self.cut.hertz) for recording in recordings]
-        return split_recordings(name, recordings, self.label_names, self.cut)
-
-    @cached_property
-    def _arrays(self) -> _Arrays:
-        arrays = read_arrays(self.path)
-        _require(self.path, arrays, "acc", "subject", "activity", "trial")
-        if "activity_names" not in arrays or arrays["acc"].ndim != 2:
-            raise DataMalformed(f"{self.path} needs `activity_names`, and `acc` with the axes (samples, channels)")
         return arrays
 
 
@@ -192,20 +140,11 @@ def _require_windows(path: Path, arrays: _Arrays) -> None:
 
 
 def _require_array(path: Path, arrays: _Arrays, name: str, words: str) -> None:
-    array, kinds = arrays[name], {"label_names": "U", "user": "fiubU"}.get(name, "fiub")
+    array = arrays[name]
+    kinds = {"label_names": "U", "user": "fiubU"}.get(name, "fiub")
     axes = {"value": (1, 2), _windows_in(arrays): (3,)}.get(name, (1,))
     count = len(arrays[_windows_in(arrays)]) if arrays[_windows_in(arrays)].ndim else 0
     as_many = name == "label_names" or array.shape[:1] == (count,)
     if array.dtype.kind not in kinds or array.ndim not in axes or not as_many:
         found = f"{array.dtype} of shape {array.shape}"
         raise DataMalformed(f"{path}: {name!r} is {found}; expected {words}, for {count} windows")
-
-
-def _require(path: Path, arrays: _Arrays, *names: str) -> None:
-    """Check that these arrays are there, hold numbers, and are all as long as the first."""
-    for name in names:
-        if name not in arrays:
-            raise DataMalformed(f"{path} lacks the array {name!r}; it has {', '.join(sorted(arrays)) or 'none'}")
-        if arrays[name].dtype.kind not in "fiub" or arrays[name].shape[:1] != arrays[names[0]].shape[:1]:
-            found = f"{arrays[name].dtype} of shape {arrays[name].shape}"
-            raise DataMalformed(f"{path}: {name!r} is {found}; expected as many numbers as {names[0]!r} has")

@@ -10,7 +10,8 @@ from typing import Any
 from crowdfl.errors import DataMissing, SettingsError
 from crowdfl.learning.datasets.csv_files import Beside, CsvPeople, csv_source, two_readings
 from crowdfl.learning.datasets.data import Cut, Source, Split
-from crowdfl.learning.datasets.npz_files import MotionSense, WindowFile
+from crowdfl.learning.datasets.motion_sense import MotionSense
+from crowdfl.learning.datasets.npz_files import WindowFile
 from crowdfl.learning.datasets.supplied import Synthetic, Watch
 
 FORMS: Mapping[str, str] = MappingProxyType(

@@ -132,8 +132,12 @@ class ModelForm:
         kept = tuple(name for name in entries if name not in arrays and name not in personal)
         return cls(ModelShape.of(arrays), kept, _snapshot(model), personal)
 
-    def arrays(self, model: object) -> Weights:
-        """Copies of the averaged arrays of a model that has this form.
+    @property
+    def is_torch(self) -> bool:
+        return any(map(_is_tensor, _entries(self._example).values()))
+
+    def arrays(self, model: object, why: str = "the training has diverged, or divides by zero") -> Weights:
+        """Copies of the averaged arrays of a model that has this form; `why` is said of numbers that are none.
 
         Raises:
             ModelMismatch: An array is missing, is one too many, or has another shape.
@@ -147,7 +151,7 @@ class ModelForm:
         self.shape.match(ModelShape.of(ordered))
         for name, array in ordered.items():
             if not np.isfinite(array).all():
-                raise NotFinite(f"{name} holds NaN or infinity: the training has diverged, or divides by zero")
+                raise NotFinite(f"{name} holds NaN or infinity: {why}")
         return list(ordered.values())
 
     def ordered_as(self, shape: ModelShape) -> "ModelForm":
@@ -221,7 +225,7 @@ def _personal(model: object, personalize: Sequence[str]) -> tuple[str, ...]:
 
 
 def dictionary_form(shape: ModelShape, *, torch: bool = False) -> ModelForm:
-    """The form that a task's own names suggest: a list where they are `array 0` and so on, else a dictionary.
+    """The form that a task's own names suggest: a list where they are `array 0` and so on, an array for one, else a dictionary.
 
     Of NumPy's float64; with `torch`, of tensors of float32.
     """
@@ -230,7 +234,7 @@ def dictionary_form(shape: ModelShape, *, torch: bool = False) -> ModelForm:
         library = _torch()
         zeros = {name: library.from_numpy(array.astype(np.float32)) for name, array in zeros.items()}
     if shape.names == tuple(f"array {i}" for i in range(len(shape.names))):
-        return ModelForm.of(list(zeros.values()))
+        return ModelForm.of(list(zeros.values()) if len(zeros) > 1 else zeros[_SINGLE])
     return ModelForm.of(zeros)
 
 
@@ -245,6 +249,12 @@ def _entries(model: object) -> dict[str, Any]:
         return dict(model)
     if hasattr(model, "state_dict"):
         raise EncodingError(f"{type(model).__name__} is a module: pass its `state_dict()`")
+    if hasattr(model, "fit") and hasattr(model, "get_params"):
+        kind = model if isinstance(model, type) else type(model)
+        raise EncodingError(
+            f"{kind.__name__} is an estimator: pass its arrays, as in `[model.coef_, model.intercept_]`, which exist "
+            "once it was fitted"
+        )
     if isinstance(model, list | tuple):
         return {f"array {i}": entry for i, entry in enumerate(model)}
     return {_SINGLE: model}

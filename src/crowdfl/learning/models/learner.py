@@ -1,4 +1,4 @@
-"""What trains: the interface of a learner, its settings and scores; and softmax regression, a learner in plain NumPy."""
+"""What trains: the interface of a learner, with its settings and scores."""
 
 import hashlib
 import math
@@ -142,7 +142,8 @@ def value_score(found: npt.NDArray[np.float64], values: npt.NDArray[np.floating]
         )
     wanted = values.astype(np.float64)
     errors = found - wanted
-    left, spread = (errors**2).sum(axis=0), ((wanted - wanted.mean(axis=0)) ** 2).sum(axis=0)
+    left = (errors**2).sum(axis=0)
+    spread = ((wanted - wanted.mean(axis=0)) ** 2).sum(axis=0)
     still = spread == 0
     shares = np.where(still, (left == 0).astype(np.float64), 1 - left / np.where(still, 1.0, spread))
     return ValueScores(
@@ -177,45 +178,3 @@ def check_pairs(
     if each is not None and inputs.shape[1:] != (each if isinstance(each, tuple) else (each,)):
         found = inputs.shape[1] if inputs.ndim == 2 else inputs.shape[1:]
         raise DataMalformed(f"the model takes {each} inputs per sample, not {found}")
-
-
-class SoftmaxLearner:
-    """One matrix and one bias, trained by gradient descent. The problem is convex, so that it may start from zero."""
-
-    def __init__(self, inputs: int, labels: int) -> None:
-        self._matrix = np.zeros((inputs, labels))
-        self._bias = np.zeros(labels)
-
-    @property
-    def shape(self) -> ModelShape:
-        return ModelShape.of({"weight": self._matrix, "bias": self._bias})
-
-    def weights(self) -> Weights:
-        return [self._matrix.copy(), self._bias.copy()]
-
-    def load(self, weights: Sequence[npt.ArrayLike]) -> None:
-        matrix, bias = self.shape.check(weights)
-        self._matrix, self._bias = matrix.copy(), bias.copy()
-
-    def train(self, inputs: Inputs, labels: Labels, training: Training) -> int:
-        check_pairs(inputs, labels, len(self._matrix))
-        start, pace = self.weights(), training.rate * training.proximal
-        for batch in batches(len(labels), training):
-            rows, here = inputs[batch], self.weights() if pace else start
-            error = self.predict(rows)
-            error[np.arange(len(batch)), labels[batch]] -= 1  # the loss's gradient before the matrix
-            self._matrix -= training.rate * (rows.T @ error) / len(batch)
-            self._bias -= training.rate * error.mean(axis=0)
-            if pace:  # FedProx: back towards the start, by the gradient where this step began
-                self._matrix -= pace * (here[0] - start[0])
-                self._bias -= pace * (here[1] - start[1])
-        return len(labels)
-
-    def predict(self, inputs: Inputs) -> npt.NDArray[np.float64]:
-        scores = inputs @ self._matrix + self._bias
-        powers = np.exp(scores - scores.max(axis=1, keepdims=True))  # the shift cancels and keeps exp finite
-        return np.asarray(powers / powers.sum(axis=1, keepdims=True))
-
-    def evaluate(self, inputs: Inputs, labels: Labels) -> ModelScores:
-        check_pairs(inputs, labels, len(self._matrix))
-        return score(self.predict(inputs), labels)

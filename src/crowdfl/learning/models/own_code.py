@@ -103,7 +103,8 @@ def described(error: BaseException) -> str:
 @contextmanager
 def _current_folder_first() -> Iterator[None]:
     """For one import: afterwards the path is what it was."""
-    before, folder = list(sys.path), str(Path.cwd())
+    before = list(sys.path)
+    folder = str(Path.cwd())
     importlib.invalidate_caches()  # the file may have been written a moment ago
     sys.path.insert(0, folder)
     try:

@@ -71,12 +71,14 @@ def build(inputs: int, layers: Sequence[str], seed: int, channels: int | None = 
                 case ["linear", int(size)]:
                     if length is not None:
                         modules.append(torch.nn.Flatten())
-                        width, length = width * length, None
+                        width = width * length
+                        length = None
                     modules.append(torch.nn.Linear(width, size))
                     width = size
                 case ["conv", int(size), int(reach)] if length is not None and reach <= length:
                     modules.append(torch.nn.Conv1d(width, size, reach))
-                    width, length = size, length - reach + 1
+                    width = size
+                    length = length - reach + 1
                 case ["pool", int(reach)] if length is not None and reach <= length:
                     modules.append(torch.nn.MaxPool1d(reach))
                     length //= reach
@@ -175,14 +177,16 @@ class TorchLearner:
         self._each: int | tuple[int, ...] = inputs
         self._channels = channels
         self._network: torch.nn.Module = build(inputs, layers, seed, channels)
-        self._loss, self._values = built_in(None, values=False), False
+        self._loss = built_in(None, values=False)
+        self._values = False
 
     @classmethod
     def around(cls, network: "torch.nn.Module", inputs: int | tuple[int, ...]) -> "TorchLearner":
         """Any module that maps samples, rows of `inputs` numbers or arrays of that shape, to one score per label."""
         learner = cls.__new__(cls)
         learner._each, learner._channels, learner._network = inputs, None, network
-        learner._loss, learner._values = built_in(None, values=False), False
+        learner._loss = built_in(None, values=False)
+        learner._values = False
         return learner
 
     def aimed(self, loss: Loss, *, values: bool) -> "TorchLearner":
@@ -211,7 +215,8 @@ class TorchLearner:
         import torch
 
         check_pairs(inputs, labels, self._each)
-        rows, wanted = self._rows(inputs), torch.from_numpy(np.ascontiguousarray(labels))
+        rows = self._rows(inputs)
+        wanted = torch.from_numpy(np.ascontiguousarray(labels))
         # Deviation D18: Eq. 1 prints a plain gradient step.
         optimizer = Adam(self._network.parameters(), training.rate, training.proximal)
         with torch.random.fork_rng(devices=[]):  # a module may draw random numbers, as for dropout
@@ -261,7 +266,10 @@ class Adam:
     """
 
     def __init__(self, parameters: Iterable["torch.nn.Parameter"], rate: float, proximal: float = 0.0) -> None:
-        self._parameters, self._rate, self._steps, self._proximal = list(parameters), rate, 0, proximal
+        self._parameters = list(parameters)
+        self._rate = rate
+        self._steps = 0
+        self._proximal = proximal
         self._start = [parameter.detach().clone() for parameter in self._parameters] if proximal else []
         self._means = [parameter.detach().clone().zero_() for parameter in self._parameters]
         self._squares = [parameter.detach().clone().zero_() for parameter in self._parameters]

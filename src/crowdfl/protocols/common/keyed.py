@@ -51,7 +51,6 @@ class KeyedProfile:
 
     name: str
     most_unshown = math.inf
-    goes_on_restored = True
 
     def audience(self, *, final: bool) -> Audience:
         return Audience.REQUESTER if final else Audience.PARTICIPANTS
@@ -106,7 +105,8 @@ class BaseSp(KeyedSide):
         raise NotImplementedError
 
     def add_stored(self, folder: str, names: Mapping[str, str], read: Read) -> None:
-        self._read, people = read, list(names)
+        self._read = read
+        people = list(names)
         self._names |= {who: folder + name for who, name in names.items()}
         size = max(1, min(_GROUP, _GROUP_BYTES // self.upload_bytes()))
         for start in range(0, len(people), size):

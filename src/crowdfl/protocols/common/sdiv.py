@@ -24,8 +24,8 @@ import gmpy2
 from gmpy2 import mpz
 
 from crowdfl.crypto.blocks import to_ints
+from crowdfl.crypto.coins import Coins, log_uniform
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
-from crowdfl.crypto.randomness import Coins, log_uniform
 from crowdfl.errors import LengthMismatch, NothingToAverage, ProtocolError, WidthBudgetExceeded
 from crowdfl.protocols.common.smul import Computation, Polynomial, PolynomialsSp
 from crowdfl.protocols.messages import Message, RoundRequest
@@ -78,7 +78,10 @@ class PaperSdivSp:
     """SP's side of Alg. 1, for many dividends at a time, each with masks of its own."""
 
     def __init__(self, party: KeyedParty, *, kappa: int, sigma: int, decimals: int) -> None:
-        self.party, self.kappa, self.sigma, self.scale = party, kappa, sigma, 10**decimals
+        self.party = party
+        self.kappa = kappa
+        self.sigma = sigma
+        self.scale = 10**decimals
         self.check(party.public.bits, kappa, sigma, decimals)
         self.r_low = self.scale << (2 * kappa)
         self.r_high = 1 << (party.public.bits - kappa - sigma - 2)
@@ -122,7 +125,9 @@ class PaperSdivCsp:
     """CSP's side of Alg. 1."""
 
     def __init__(self, party: KeyedParty, *, decimals: int, max_count: int) -> None:
-        self.party, self.scale, self.max_count = party, 10**decimals, max_count
+        self.party = party
+        self.scale = 10**decimals
+        self.max_count = max_count
 
     def answer(self, request: bytes) -> bytes:
         """Line 2: open x' and y', return [[floor(10^L * x' / y')]]."""
@@ -217,7 +222,8 @@ class HardenedSdivSp:
 
     def _guard(self, x: CipherVector, y: CipherVector, coins: Coins) -> Computation:
         """[[W (W - 1)]] of each dividend and each divisor: zeros, unless a reply was false."""
-        party, tops = self.party, guard_tops(self.widths, len(x), len(y))
+        party = self.party
+        tops = guard_tops(self.widths, len(x), len(y))
         k = [(mpz(1) << (_GUARD - 1)) | coins.bits(_GUARD - 1) for _ in tops]
         masks = to_ints(coins.residues(len(tops), party.public.n))
         scaled = party.scale_each(CipherVector.concat([x, y]), k)
@@ -235,7 +241,8 @@ class HardenedSdivSp:
     ) -> tuple[list[mpz], DivideRequest]:
         """y' = rho*y - s; V = x*rho*2^g + y'*alpha + e; both poisoned."""
         party, w = self.party, self.widths
-        of_x, of_y = poison.part(0, len(x)), poison.part(len(x), len(poison))
+        of_x = poison.part(0, len(x))
+        of_y = poison.part(len(x), len(poison))
         rho = [log_uniform(coins, w.lo, w.hi) for _ in range(len(y))]
         masked_y = mask_sizes(party, y, rho, w, coins)
         masked_y = party.rerandomise(party.add(masked_y, self._spoil(of_y, coins)), coins)

@@ -16,8 +16,8 @@ from math import prod
 from gmpy2 import mpz
 
 from crowdfl.crypto.blocks import to_ints
+from crowdfl.crypto.coins import Coins
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
-from crowdfl.crypto.randomness import Coins
 from crowdfl.errors import LengthMismatch, ProtocolError
 from crowdfl.protocols.exchange import Reply
 from crowdfl.protocols.messages import Message, RoundRequest
@@ -123,8 +123,10 @@ class PolynomialsSp:
 
     def run(self, operands: CipherVector, polynomials: Sequence[Polynomial], coins: Coins) -> Computation:
         """Each polynomial as a linear combination of operands and products."""
-        party, n = self.party, self.party.public.n
-        masks, needed = to_ints(coins.residues(len(operands), n)), products_in(polynomials)
+        party = self.party
+        n = self.party.public.n
+        masks = to_ints(coins.residues(len(operands), n))
+        needed = products_in(polynomials)
         with party.costs.inside("SMUL", len(needed)):
             masked = party.rerandomise(party.add_plain(operands, masks), coins)
             request = PolynomialsRequest(self.round_number, self.purpose, masked, party.partial_decrypt(masked))
@@ -154,7 +156,8 @@ class PolynomialsCsp:
         self.party = party
 
     def answer(self, message: PolynomialsRequest, products: Sequence[tuple[int, ...]]) -> PolynomialsReply:
-        party, n = self.party, self.party.public.n
+        party = self.party
+        n = self.party.public.n
         with party.costs.inside("SMUL", len(products)):
             operands = to_ints(party.finish(message.masked, message.masked_1))
             party.view.saw("SMUL x'", operands)

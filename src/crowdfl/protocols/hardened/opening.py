@@ -15,9 +15,9 @@ from dataclasses import field
 import numpy as np
 
 from crowdfl.crypto.blocks import Block, at_least, from_bytes, subtract_mod
+from crowdfl.crypto.coins import Coins
 from crowdfl.crypto.paillier.pctd import PublicKey
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
-from crowdfl.crypto.randomness import Coins
 from crowdfl.crypto.sealing import AudienceKey
 from crowdfl.errors import ProtocolError
 from crowdfl.protocols.common.paid import MaskSeed
@@ -48,11 +48,19 @@ class OpenReply(Message, kind=8):
 
 
 class Publication(Message, kind=9):
-    """SP to the audience: the seed and the sealed values. Never shown to CSP."""
+    """SP to the audience: the seed, the sealed values, and CSP's record of whose sum it is. Never shown to CSP.
+
+    To whom a round shows no average, it is the record alone.
+    """
 
     seed: bytes = field(repr=False)
     count: int
     sealed: tuple[bytes, ...] = field(repr=False)
+    record: bytes = b""
+
+    @classmethod
+    def of_record(cls, record: bytes) -> "Publication":
+        return cls(b"", 0, (), record)
 
 
 class OpeningSp:

@@ -18,12 +18,14 @@ import numpy.typing as npt
 
 from crowdfl.crypto import randomness
 from crowdfl.crypto.blocks import Block, from_ints, to_ints
+from crowdfl.crypto.coins import Coins
 from crowdfl.crypto.paillier.budget import WidthBudget, bits
 from crowdfl.crypto.paillier.kernels import PowEach
-from crowdfl.crypto.paillier.packing import Packing, WideInts
+from crowdfl.crypto.paillier.packing import Packing
 from crowdfl.crypto.paillier.pctd import PublicKey
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
-from crowdfl.crypto.randomness import Coins, public_permutation, public_stream
+from crowdfl.crypto.paillier.wide_ints import WideInts
+from crowdfl.crypto.public_coins import public_permutation, public_stream
 from crowdfl.errors import NothingToAverage, ProtocolError
 from crowdfl.protocols.common.sdiv import HardenedSdivSp, SdivWidths
 from crowdfl.protocols.exchange import Reply, pipelined
@@ -182,8 +184,10 @@ def _of_one_length(exponents: Block, public: PublicKey) -> Block:
 
     A uniform multiple of N is added, of those that set the same top bit whatever is added to; [[Q]] to it encrypts 0.
     """
-    n, length = public.n, public.n.bit_length() + _BLIND
-    least, most = ((1 << (length - 1)) + n - 1) // n, (1 << length) // n - 1
+    n = public.n
+    length = public.n.bit_length() + _BLIND
+    least = ((1 << (length - 1)) + n - 1) // n
+    most = (1 << length) // n - 1
     multiples = (n * (least + randomness.random_below(most - least)) for _ in range(len(exponents)))
     return from_ints((e + m for e, m in zip(to_ints(exponents), multiples, strict=True)), (length + 7) // 8)
 

@@ -17,7 +17,7 @@ outside makes the round void. A negative weight would raise the rewards of other
 """
 
 import hashlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,18 +25,22 @@ import numpy as np
 from gmpy2 import mpz
 
 from crowdfl.crypto.blocks import Block, to_ints
+from crowdfl.crypto.coins import Coins, log_uniform
 from crowdfl.crypto.paillier.budget import WidthBudget, bits
 from crowdfl.crypto.paillier.kernels import MultiPow
-from crowdfl.crypto.paillier.packing import Packing, WideInts
+from crowdfl.crypto.paillier.packing import Packing
 from crowdfl.crypto.paillier.pctd import PublicKey
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
-from crowdfl.crypto.randomness import SEED_BYTES, Coins, log_uniform, public_permutation, public_stream
+from crowdfl.crypto.paillier.wide_ints import WideInts
+from crowdfl.crypto.public_coins import public_permutation, public_stream
+from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.sealing import commit
 from crowdfl.errors import ProtocolError, SettingsError
 from crowdfl.protocols.claims import RewardEnvelope, RewardForm
 from crowdfl.protocols.common.sdiv import HardenedSdivSp, SdivWidths, mask_sizes
 from crowdfl.protocols.common.smul import Polynomial, PolynomialsSp
 from crowdfl.protocols.exchange import Reply, pipelined
+from crowdfl.protocols.hardened.manifest import ManifestRequest
 from crowdfl.protocols.messages import Message, RoundRequest
 from crowdfl.protocols.party import KeyedParty
 
@@ -55,6 +59,10 @@ class RewardWidths:
 
     def __post_init__(self) -> None:
         _ = self.counts, self.weights, self.rewards  # SdivWidths refuses what does not fit
+
+    def require_payment(self, payment: int) -> None:
+        if not 0 < payment <= self.largest_payment:
+            raise SettingsError(f"a round pays 1 to {self.largest_payment} millionths, not {payment}")
 
     def form(self, public: PublicKey) -> RewardForm:
         return RewardForm(int(public.n), public.plaintext_bytes, self.fraction, self.largest_payment)
@@ -120,20 +128,6 @@ class RewardWidths:
         return SdivWidths(self.budget.key_bits, ybits, qbits, sigma, precision)
 
 
-class NonceRequest(RoundRequest, kind=10):
-    """SP to CSP: who is rewarded with how much together, and the hash of their uploads, which closes them."""
-
-    payment: int
-    participants: tuple[str, ...]
-    digest: bytes
-
-
-class NonceReply(Message, kind=11):
-    """CSP to SP: its part of the sketch's coins."""
-
-    nonce: bytes
-
-
 class LanesRequest(RoundRequest, kind=12):
     """SP to CSP: masked lanes of all participants, some rows of each, one participant after the other."""
 
@@ -185,10 +179,19 @@ def distance_polynomials(participants: int, epsilon_units: int) -> list[Polynomi
     """G_i + eps_i + 1 and delta_i^3 of each, in Y, <U, U> and every A_i, B_i, delta_i."""
     polynomials: list[Polynomial] = []
     for i in range(participants):
-        y, uu, a_i, b_i, d = 0, 1, 2 + 3 * i, 3 + 3 * i, 4 + 3 * i
+        y = 0
+        uu = 1
+        a_i = 2 + 3 * i
+        b_i = 3 + 3 * i
+        d = 4 + 3 * i
         polynomials.append({(y, y, a_i): 1, (y, b_i, d): -2, (uu, d, d): 1, (y, y, d, d): epsilon_units, (): 1})
         polynomials.append({(d, d, d): 1})
     return polynomials
+
+
+def sketch_coins(manifest: ManifestRequest, nonce: bytes) -> bytes:
+    """From the hash of all uploads, and from what CSP draws once it has that: nobody can fit an upload to them."""
+    return hashlib.sha256(b"crowdfl sketch 2" + manifest.digest + nonce).digest()
 
 
 def sketch(upload: CipherVector, coins: bytes, budget: WidthBudget, party: KeyedParty) -> CipherVector:
@@ -211,13 +214,12 @@ class RewardSp:
         self.budget = widths.budget
 
     def run(
-        self, people: Iterable[str], upload_of: Callable[[str], CipherVector], payment: int, seed: bytes
+        self, manifest: ManifestRequest, nonce: bytes, upload_of: Callable[[str], CipherVector], seed: bytes
     ) -> Generator[bytes, Reply, dict[str, RewardEnvelope]]:
-        """All of Alg. 4. An upload is its packed ciphertexts and, last, [[delta_i]]; `payment` is b in millionths."""
-        if not 0 < payment <= self.widths.largest_payment:
-            raise SettingsError(f"a round pays 1 to {self.widths.largest_payment} millionths, not {payment}")
-        ids = sorted(people)
-        public_coins = yield from self._public_coins(ids, map(upload_of, ids), payment)
+        """All of Alg. 4, for those in the manifest that CSP answered with this nonce. An upload is its packed ciphertexts and,
+        last, [[delta_i]]; the manifest's payment is b in millionths."""
+        payment, ids = manifest.payment, manifest.participants
+        public_coins = sketch_coins(manifest, nonce)
         # Bound to the sketch: should CSP ever deal another nonce, the other lanes meet other masks.
         coins = Coins(seed).child("sketch " + public_coins.hex())
         lanes, samples = [], []
@@ -232,22 +234,12 @@ class RewardSp:
         mu = yield from self._shares(weights, payment, coins.child("rewards"))
         return (yield from self._open(mu, ids, coins.child("open")))
 
-    def _public_coins(
-        self, ids: Sequence[str], uploads: Iterable[CipherVector], payment: int
-    ) -> Generator[bytes, Reply, bytes]:
-        closed = hashlib.sha256()
-        for upload in uploads:
-            closed.update(upload.to_bytes())
-        digest = closed.digest()
-        reply = (yield self.party.send(NonceRequest(self.round_number, payment, tuple(ids), digest)))()
-        nonce = NonceReply.from_bytes(reply, self.party.limits(1)).nonce
-        return hashlib.sha256(b"crowdfl sketch 1" + digest + nonce).digest()
-
     def _inner_products(
         self, lanes: Sequence[CipherVector], deltas: CipherVector, coins: Coins
     ) -> Generator[bytes, Reply, tuple[CipherVector, CipherVector]]:
         """Steps 1-2: [[A_i]] and [[B_i]]. u = e - r, so <u,u> = <e,e> - 2<e,r> + <r,r>, and <u,U> likewise."""
-        n, slots = len(lanes), self.budget.slots
+        n = len(lanes)
+        slots = self.budget.slots
         rows = rows_a_message(n, slots)
         cross = _CrossTerms(self.party, n, self.budget.lane_mask_bits)
 
@@ -268,7 +260,9 @@ class RewardSp:
 
     def _masked_counts(self, deltas: CipherVector, coins: Coins) -> CipherVector:
         """rho is odd: modulo N a half is a number too, and an even rho would make it look like a whole one."""
-        party, w, n = self.party, self.widths.counts, len(deltas)
+        party = self.party
+        w = self.widths.counts
+        n = len(deltas)
         room = party.subtract(party.encrypt([self.budget.max_samples + 1] * n, coins), deltas)
         both = CipherVector.concat([party.add_plain(deltas, [1] * n), room])
         rho = [log_uniform(coins, w.lo, w.hi) | 1 for _ in range(2 * n)]
@@ -288,7 +282,8 @@ class RewardSp:
         self, a: CipherVector, b: CipherVector, deltas: CipherVector, coins: Coins
     ) -> Generator[bytes, Reply, tuple[CipherVector, CipherVector]]:
         """Step 3: [[G_i + eps_i + 1]] and [[delta_i^3 * 2^S]], in one exchange."""
-        party, n = self.party, len(a)
+        party = self.party
+        n = len(a)
         operands = [party.sum(deltas), party.sum(b)]
         for i in range(n):
             operands += [a.part(i, i + 1), b.part(i, i + 1), deltas.part(i, i + 1)]
@@ -308,7 +303,8 @@ class RewardSp:
 
     def _shares(self, weights: CipherVector, payment: int, coins: Coins) -> _Exchange:
         """Step 4: every division shares the one divisor, masked once."""
-        party, n = self.party, len(weights)
+        party = self.party
+        n = len(weights)
         total = party.add_plain(party.sum(weights), [1])
         share = max(0, (payment << self.widths.fraction) - 2 * n)
         return (yield from self.divide(REWARDS, party.scale(weights, share), total, coins))
@@ -334,7 +330,9 @@ class _CrossTerms:
     """What the masks add to the inner products, removed under encryption."""
 
     def __init__(self, party: KeyedParty, participants: int, mask_bits: int) -> None:
-        self.party, self.n, self._exponent_bits = party, participants, mask_bits + bits(participants)
+        self.party = party
+        self.n = participants
+        self._exponent_bits = mask_bits + bits(participants)
         self.products: list[CipherVector] = []  # [[<e_i, r_i>]], [[<e_i, R>]], [[<E, r_i>]]
         self.r_r = [0] * participants
         self.r_big_r = [0] * participants
@@ -387,13 +385,16 @@ class RewardCsp:
 
     def lanes(self, message: LanesRequest, participants: int) -> tuple[LanesReply, "InnerSums", bool]:
         """Open masked lanes; each encrypted, and what they add to the inner products."""
-        party, n = self.party, self.party.public.n
+        party = self.party
+        n = self.party.public.n
         opened = party.finish(message.masked, message.masked_1)
         e, fits = self.packing.unpack_clamped(opened, 1 << self.widths.budget.lane_mask_bits)
         if party.view.keep:
-            flat, size = e.to_ints(), len(e) // participants
+            flat = e.to_ints()
+            size = len(e) // participants
             party.view.saw("lanes", [flat[i * size : (i + 1) * size] for i in range(participants)])
-        own, cross = e.inner_products(e, participants), e.inner_products(e.columns(participants), participants)
+        own = e.inner_products(e, participants)
+        cross = e.inner_products(e.columns(participants), participants)
         sums = InnerSums(tuple(int(x % n) for x in own), tuple(int(x % n) for x in cross))
         return LanesReply(party.encrypt(e.residues(n, party.public.plaintext_bytes))), sums, fits
 
@@ -403,7 +404,8 @@ class RewardCsp:
         self.party.view.saw("counts", counts)
         own = [sum(column) for column in zip(*(piece.own for piece in pieces), strict=True)]
         cross = [sum(column) for column in zip(*(piece.cross for piece in pieces), strict=True)]
-        party, n = self.party, self.party.public.n
+        party = self.party
+        n = self.party.public.n
         signed = [[party.public.signed(total % n) for total in totals] for totals in (own, cross)]
         fits = [self.widths.counts.takes(count) for count in counts]
         return InnerReply(party.encrypt(signed[0]), party.encrypt(signed[1])), all(fits)

@@ -1,7 +1,7 @@
 """The profile `hardened`: packed uploads, masked openings, no key share on any phone."""
 
 import hashlib
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,30 +10,53 @@ from gmpy2 import mpz
 
 from crowdfl.crypto.paillier.packing import Packing
 from crowdfl.crypto.paillier.pctd import KeyShare
-from crowdfl.crypto.paillier.vector import CipherVector
+from crowdfl.crypto.paillier.vector import CipherVector, Unchecked
 from crowdfl.crypto.sealing import AudienceKey, SigningKey
-from crowdfl.errors import ProtocolError, RewardsOff, RoundsExhausted, SeedReused
+from crowdfl.errors import (
+    CrowdFLError,
+    FormatError,
+    ProtocolError,
+    RewardsOff,
+    RoundsExhausted,
+    SeedReused,
+    TooFewParticipants,
+)
 from crowdfl.protocols import claims
 from crowdfl.protocols.common.keyed import BaseSp, KeyedProfile, KeyedSide, upload_digest
 from crowdfl.protocols.common.paid import MaskSeed, PaidParticipant, PaidSp
 from crowdfl.protocols.exchange import Exchange, Reply, pipelined
 from crowdfl.protocols.hardened import steps
+from crowdfl.protocols.hardened.bundles import CspBundle, ReaderBundle, SpBundle, deal
+from crowdfl.protocols.hardened.closing import CancelRequest
 from crowdfl.protocols.hardened.csp import HardenedCsp
+from crowdfl.protocols.hardened.manifest import (
+    CoinsReply,
+    HardenedUpload,
+    ManifestRequest,
+    manifest_of,
+    upload_bytes,
+)
 from crowdfl.protocols.hardened.opening import PARTICIPANTS, REQUESTER, OpeningSp, Publication, digest, read
+from crowdfl.protocols.hardened.order import HardenedRound
 from crowdfl.protocols.hardened.prifedavg import HiddenAverageSp, ModelCodec, hidden_widths
 from crowdfl.protocols.hardened.prirwd import RewardSp, RewardWidths
-from crowdfl.protocols.hardened.shape import (
-    CspBundle,
-    ReaderBundle,
-    Shape,
-    SpBundle,
-    deal,
-    hardened_budget,
-    reward_widths,
-)
+from crowdfl.protocols.hardened.record import HardenedRecord, RecordReply, RecordRequest, parse_record
+from crowdfl.protocols.hardened.shape import Shape, hardened_budget, reward_widths
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.party import KeyedParty
-from crowdfl.protocols.profile import Average, Dealing, ParticipantKeys, SpRecord, Stage, TaskSpec, Tools, whole_samples
+from crowdfl.protocols.profile import (
+    Average,
+    Dealing,
+    ParticipantKeys,
+    RoundWord,
+    SpRecord,
+    Stage,
+    TaskSpec,
+    Tools,
+    whole_samples,
+)
+from crowdfl.protocols.records import Look
+from crowdfl.reasons import Reason
 from crowdfl.settings import TaskSettings, to_millionths
 
 
@@ -47,6 +70,27 @@ class HardenedProfile(KeyedProfile):
 
     def claim_bytes(self, settings: TaskSettings, rounds: int) -> int:
         return claims.longest(settings.key_bits, settings.rounds, rounds)
+
+    def claims_bundle(self, bundle: bytes) -> bytes:
+        own = CspBundle.from_bytes(bundle, Limits.plain())
+        participants, requester = bytes(len(own.participants)), bytes(len(own.requester))
+        return replace(own, share=0, participants=participants, requester=requester).to_bytes()
+
+    def attesting_key(self, bundle: bytes) -> SigningKey:
+        return SigningKey(CspBundle.from_bytes(bundle, Limits.plain()).signing)
+
+    def close_steps(self, spec: TaskSpec, records: Look) -> Collection[int]:
+        """What is kept of steps is in records of its own."""
+        del spec, records
+        return HardenedRound.kind, claims.KeptReward.kind, claims.KeptClaim.kind
+
+    def rewarded(self, spec: TaskSpec, records: Look) -> Iterator[tuple[int, str]]:
+        for number in range(1, spec.settings.rounds + 1):
+            now = records.get(HardenedRound, number)
+            if now is None or now.is_void:
+                continue
+            paid = [who for who in now.participants if records.get(claims.KeptReward, number, who=who) is not None]
+            yield from ((number, who) for who in paid)
 
     def check(self, settings: TaskSettings, parameters: int) -> None:
         self.check_settings(settings)
@@ -77,11 +121,17 @@ class HardenedProfile(KeyedProfile):
         audiences = {PARTICIPANTS: AudienceKey(own.participants), REQUESTER: AudienceKey(own.requester)}
         return HardenedCsp(party, Shape(spec.task(public), own.seed), audiences, SigningKey(own.signing))
 
+    def cancellation(self, spec: TaskSpec, signing: SigningKey) -> bytes:
+        return CancelRequest.signed(spec.name, signing).to_bytes()
+
+    def check_cancellation(self, spec: TaskSpec, data: bytes) -> None:
+        CancelRequest.from_bytes(data, Limits.plain()).require_of(spec.name, spec.requester)
+
     def requester(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> "HardenedRequester":
         own = ReaderBundle.from_bytes(bundle, Limits.plain())
         public = own.public(insecure_test_key=tools.insecure_test_key)
         shape = Shape(spec.task(public), own.seed)
-        return HardenedRequester(tools.keyed_party("requester", public), shape, AudienceKey(own.audience))
+        return HardenedRequester(tools.keyed_party("requester", public), shape, AudienceKey(own.audience), own.csp_key)
 
     def participant(self, spec: TaskSpec, bundle: bytes, keys: ParticipantKeys, tools: Tools) -> "HardenedParticipant":
         own = ReaderBundle.from_bytes(bundle, Limits.plain())
@@ -92,20 +142,37 @@ class HardenedProfile(KeyedProfile):
 
 
 class _Reader(KeyedSide):
-    """Whoever may read averages: unseals and subtracts, computes no power."""
+    """Whoever may read averages: unseals and subtracts, computes no power. None counts without CSP's record of whose it is."""
 
-    def __init__(self, party: KeyedParty, shape: Shape, audience: AudienceKey) -> None:
-        self.party, self._shape, self.audience = party, shape, audience
+    def __init__(self, party: KeyedParty, shape: Shape, audience: AudienceKey, csp_key: bytes) -> None:
+        self.party, self._shape, self.audience, self.record_key = party, shape, audience, csp_key
 
     def read(self, publication: bytes, round_number: int) -> Average:
         codec, task = self._shape.codec, self._shape.task
-        limits = self.party.limits(codec.budget.ciphertexts + 1)
-        message = Publication.from_bytes(publication, limits)
+        message = self._published(publication)
+        record = self._record(message.record, round_number)
+        if record.void:
+            raise ProtocolError(f"CSP says that nothing of round {round_number} was opened: this is not its average")
         opened = read(message, self.audience, task.context(round_number), task.public)
+        total = None
         if task.settings.total == "hidden":
-            return Average(codec.average_of_scaled(opened), None)
-        total = task.public.signed(int.from_bytes(opened[-1].tobytes(), "big"))
-        return Average(codec.average(opened[:-1], total), total)
+            weights = codec.average_of_scaled(opened)
+        else:
+            total = task.public.signed(int.from_bytes(opened[-1].tobytes(), "big"))
+            weights = codec.average(opened[:-1], total)
+        return Average(weights, total, record=message.record)
+
+    def _published(self, publication: bytes) -> Publication:
+        return Publication.from_bytes(publication, self.party.limits(self._shape.codec.budget.ciphertexts + 1))
+
+    def _record(self, record: bytes, round_number: int) -> HardenedRecord:
+        """Of enough people, or of nobody."""
+        task = self._shape.task
+        found = parse_record(record, task.name, round_number, self.record_key)
+        least = task.settings.min_participants
+        if not found.void and len(set(found.names)) < least:
+            raise TooFewParticipants(f"an average of {len(found.accepted)} participants where {least} are the least")
+        return found
 
 
 class HardenedRequester(_Reader):
@@ -118,7 +185,7 @@ class HardenedParticipant(_Reader, PaidParticipant):
     def __init__(
         self, party: KeyedParty, shape: Shape, audience: AudienceKey, csp_key: bytes, keys: ParticipantKeys
     ) -> None:
-        _Reader.__init__(self, party, shape, audience)
+        _Reader.__init__(self, party, shape, audience, csp_key)
         PaidParticipant.__init__(self, party, shape.task, keys, csp_key)
         self.clipped = 0
 
@@ -131,16 +198,46 @@ class HardenedParticipant(_Reader, PaidParticipant):
         samples = whole_samples(samples)
         plain, self.clipped = codec.pack(weights, samples)
         count = np.frombuffer(samples.to_bytes(plain.shape[1], "big"), dtype=np.uint8)[None, :]
-        return self.party.send(self.party.encrypt(np.concatenate([plain, count])))
+        return self.sign_upload(self.party.encrypt(np.concatenate([plain, count])), round_number)
+
+    def sign_upload(self, numbers: CipherVector, round_number: int) -> bytes:
+        """For this round alone: CSP takes it into no other."""
+        task = self._shape.task.name
+        upload = HardenedUpload.signed(task, round_number, self.who, numbers.to_bytes(), self.signing)
+        return self.party.send(upload)
+
+    def read(self, publication: bytes, round_number: int) -> Average:
+        average = super().read(publication, round_number)
+        return replace(average, standing=self.standing_in(average.record))
+
+    def read_record(self, publication: bytes, round_number: int) -> tuple[bytes, Reason | None]:
+        record = self._published(publication).record
+        self._record(record, round_number)
+        return record, self.standing_in(record)
+
+    def standing_in(self, record: bytes) -> Reason | None:
+        """By a record that was checked."""
+        found = HardenedRecord.from_bytes(record, Limits.plain(len(record)))
+        return None if self.who in found.accepted else Reason.NOT_PASSED_ON
+
+    def read_end(self, end: bytes, round_number: int) -> RoundWord:
+        """Of a void round nobody is blamed; SP may have asked about those in its manifest."""
+        record = RecordReply.from_bytes(end, Limits.plain(len(end))).record
+        found = self._record(record, round_number)
+        if found.void:
+            return RoundWord(None, shown=self.who in found.names)
+        return RoundWord(self.standing_in(record), shown=True, record=record)
 
     def _reward_form(self) -> claims.RewardForm:
         return self._shape.widths().form(self.party.public)
 
 
 class HardenedSpRound(Message, kind=41, repr=False):
-    """What SP has decided about a round: the hash of who uploaded what, and mask seeds, each with the hash of what it masks."""
+    """What SP has decided about a round: the hash of who uploaded what, what it pays, and mask seeds, each with the hash of
+    what it masks."""
 
     uploads: bytes = b""
+    payment: int = 0
     rewards: bytes = b""
     scaling: bytes = b""
     opening: bytes = b""
@@ -153,10 +250,11 @@ class HardenedSp(PaidSp, BaseSp):
     answers = steps.ANSWERS
 
     def __init__(self, party: KeyedParty, shape: Shape, csp_key: bytes) -> None:
-        PaidSp.__init__(self, shape.task.name, csp_key, party.limits(1))
+        PaidSp.__init__(self, shape.task, csp_key, party.limits(1))
         self._shape = shape
         # For the laboratory, which watches PriRwd or weakens it on purpose; no setting leads here.
         self.reward_side: Callable[[KeyedParty, RewardWidths, Packing, int], RewardSp] = RewardSp
+        self._csp_key = csp_key
         length = shape.budget.ciphertexts + 1
         BaseSp.__init__(self, party, shape.task, length, summed=length)
 
@@ -174,6 +272,37 @@ class HardenedSp(PaidSp, BaseSp):
             raise RoundsExhausted(f"round {round_number} of {rounds}: the masks were sized for those")
         super().open_round(round_number)
         self._kept = HardenedSpRound()
+        self._signed: dict[str, tuple[bytes, bytes]] = {}  # by participant, hash and signature of what was counted
+
+    def strangers(self, people: Collection[str]) -> Collection[str]:
+        return set(people) - self.roster.signing.keys()
+
+    def upload_bytes(self) -> int:
+        return upload_bytes(self.party.public, self._length)
+
+    def refusals(self, uploads: Sequence[tuple[str, bytes]]) -> list[CrowdFLError | None]:
+        unsigned = [self._unsigned(who, upload) for who, upload in uploads]
+        good = [pair for pair, refusal in zip(uploads, unsigned, strict=True) if refusal is None]
+        others = iter(super().refusals(good))
+        return [refusal or next(others) for refusal in unsigned]
+
+    def _unsigned(self, who: str, upload: bytes) -> CrowdFLError | None:
+        """Why this is no upload that somebody has signed for this round."""
+        try:
+            self._opened(who, upload)
+        except CrowdFLError as refusal:
+            return refusal
+        return None
+
+    def _opened(self, who: str, upload: bytes) -> HardenedUpload:
+        if who not in self.roster.signing:
+            raise ProtocolError(f"no certified keys of {who}")
+        found = HardenedUpload.parse(upload)
+        found.require_of(self.task.name, self.round_number, who, self.roster.signing[who])
+        return found
+
+    def _unchecked(self, upload: bytes) -> Unchecked:
+        return super()._unchecked(HardenedUpload.parse(upload).numbers)
 
     @property
     def record(self) -> SpRecord:
@@ -192,8 +321,12 @@ class HardenedSp(PaidSp, BaseSp):
             for who, name in names.items()
             if not self._is_counted(who, name)
         }
+        opened = {
+            who: HardenedUpload.parse(uploads[who]) if validated else self._opened(who, uploads[who]) for who in fresh
+        }
         self._products.add_all(list(fresh.values()))
         self._uploads |= {who: names[who] for who in fresh}
+        self._signed |= {who: (upload.digest, upload.signature) for who, upload in opened.items()}
         if self._read is None:
             self._vectors |= fresh
 
@@ -214,6 +347,7 @@ class HardenedSp(PaidSp, BaseSp):
         """Open the average to its audience; neither server sees it."""
         self.check()
         self._close()
+        manifest, _ = yield from self._begin()
         sums = self.sums()
         if self.task.settings.total == "hidden":
             sums = yield from self._scale(sums)
@@ -224,7 +358,32 @@ class HardenedSp(PaidSp, BaseSp):
         audience = REQUESTER if final else PARTICIPANTS
         requests = opening.requests(state, sums, self.round_number, audience)
         yield from pipelined(((request, None) for request in requests), lambda reply, _: replies.append(reply))
-        self._publication = opening.publication(state, sums, replies)
+        asked = (yield self.party.send(RecordRequest(self.round_number)))()
+        record = RecordReply.from_bytes(asked, Limits.plain(len(asked))).record
+        found = self._recorded(record, self.round_number)
+        if found.void or (found.manifest, found.names) != (manifest.digest, manifest.participants):
+            raise ProtocolError(f"CSP's record of round {self.round_number} is not about what this SP sent")
+        self._publication = replace(opening.publication(state, sums, replies), record=record)
+
+    def _begin(self) -> Generator[bytes, Reply, tuple[ManifestRequest, bytes]]:
+        """The manifest, and CSP's part of the coins: the same whatever of the round comes first."""
+        manifest = manifest_of(self.round_number, self._kept.payment, self._signed)
+        reply = (yield self.party.send(manifest))()
+        return manifest, CoinsReply.from_bytes(reply, self.party.limits(1)).nonce
+
+    def _recorded(self, record: bytes, number: int) -> HardenedRecord:
+        return parse_record(record, self.task.name, number, self._csp_key)
+
+    def record_publication(self) -> bytes:
+        if not isinstance(self._publication, Publication):
+            raise FormatError("nothing is published yet")
+        return Publication.of_record(self._publication.record).to_bytes()
+
+    def ask_end(self, round_number: int) -> tuple[bytes, int]:
+        return RecordRequest(round_number).to_bytes(), self._longest_reply(RecordRequest.kind)
+
+    def is_opened(self, reply: bytes, round_number: int) -> bool:
+        return not self._recorded(RecordReply.from_bytes(reply, Limits.plain(len(reply))).record, round_number).void
 
     def _scale(self, products: CipherVector) -> Generator[bytes, Reply, CipherVector]:
         state = MaskSeed.kept(self._kept.scaling, digest(products))
@@ -235,13 +394,15 @@ class HardenedSp(PaidSp, BaseSp):
     def reward(self, payment: int) -> Exchange:
         """Before anything is opened to readers: a round whose rewards cannot be computed gives nothing away."""
         widths = self._shape.widths()
+        widths.require_payment(payment)
         self.check()
         self._close()
         bound = hashlib.sha256(str(payment).encode() + b"\0" + self._kept.uploads).digest()
         state = MaskSeed.kept(self._kept.rewards, bound)
-        self._kept = replace(self._kept, rewards=state.to_bytes())
+        self._kept = replace(self._kept, payment=payment, rewards=state.to_bytes())
+        manifest, nonce = yield from self._begin()
         side = self.reward_side(self.party, widths, self._shape.packing, self.round_number)
-        self._envelopes = yield from side.run(self._uploads, self.averaged, payment, state.seed)
+        self._envelopes = yield from side.run(manifest, nonce, self.averaged, state.seed)
 
     def _close(self) -> None:
         """From here on the round has these uploads: what is averaged is what is rewarded, also after a crash in between."""

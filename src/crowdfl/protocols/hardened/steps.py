@@ -6,7 +6,6 @@ Numbers are ciphertexts under the task's key, each with SP's half of its decrypt
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from crowdfl.crypto.paillier.vector import VECTOR_HEADER_BYTES
 from crowdfl.crypto.randomness import SEED_BYTES
@@ -15,6 +14,8 @@ from crowdfl.protocols.common.sdiv import DivideRequest, GuardReply, GuardReques
 from crowdfl.protocols.common.smul import PolynomialsReply, PolynomialsRequest
 from crowdfl.protocols.common.steps import Condition, FieldForm, Size, StepForm
 from crowdfl.protocols.hardened import opening, prirwd
+from crowdfl.protocols.hardened.closing import CancelReply, CancelRequest
+from crowdfl.protocols.hardened.manifest import SIGNATURE_BYTES, CoinsReply, ManifestRequest
 from crowdfl.protocols.hardened.opening import PARTICIPANTS, REQUESTER, OpenReply, OpenRequest
 from crowdfl.protocols.hardened.prifedavg import TOTAL, ScaleReply, ScaleRequest
 from crowdfl.protocols.hardened.prirwd import (
@@ -25,39 +26,39 @@ from crowdfl.protocols.hardened.prirwd import (
     InnerRequest,
     LanesReply,
     LanesRequest,
-    NonceReply,
-    NonceRequest,
     RewardReply,
     RewardRequest,
 )
+from crowdfl.protocols.hardened.record import RecordReply, RecordRequest
+from crowdfl.protocols.hardened.shape import Shape
 from crowdfl.protocols.messages import Message, RoundRequest
-
-if TYPE_CHECKING:
-    from crowdfl.protocols.hardened.shape import Shape
 
 ANSWERS: Mapping[type[Message], type[Message]] = {
     OpenRequest: OpenReply,
     ScaleRequest: ScaleReply,
-    NonceRequest: NonceReply,
+    ManifestRequest: CoinsReply,
     LanesRequest: LanesReply,
     InnerRequest: InnerReply,
     PolynomialsRequest: PolynomialsReply,
     GuardRequest: GuardReply,
     DivideRequest: SdivReply,
     RewardRequest: RewardReply,
+    RecordRequest: RecordReply,
 }
 """What CSP answers to each request."""
 
-NONCE, LANES, INNER, OPEN_REWARDS, SCALE = "nonce", "lanes", "inner products", "open rewards", "scale"
+MANIFEST, LANES, INNER, OPEN_REWARDS, SCALE = "manifest", "lanes", "inner products", "open rewards", "scale"
+RECORD, CANCEL = "record", "cancel"
+_TASK_BYTES, _NAME_BYTES = 64, 64
 _SEAL_BYTES = 32 + 16  # a salt, and the tag
 _REWARD_SEAL_BYTES = 32 + 16 + 64  # HPKE's encapsulated key and tag, and CSP's signature
 
 
 @dataclass(frozen=True)
 class KeyedFacts:
-    """What sizes follow from: the task, how many are rewarded, and which message of a step it is."""
+    """What sizes follow from: the task, how many the manifest names, and which message of a step it is."""
 
-    shape: "Shape"
+    shape: Shape
     participants: int = 0
     start: int = 0
 
@@ -80,7 +81,8 @@ class KeyedFacts:
     @property
     def starts(self) -> dict[str, range]:
         """The messages of the steps that have several, by where they start."""
-        chunks, budget = range(0, self.rows, opening.CHUNK), self.shape.budget
+        chunks = range(0, self.rows, opening.CHUNK)
+        budget = self.shape.budget
         lanes = range(0, budget.buckets, prirwd.rows_a_message(max(1, self.participants), budget.slots))
         return {LANES: lanes, SCALE: chunks, **{open_to(audience): chunks for audience in (PARTICIPANTS, REQUESTER)}}
 
@@ -102,11 +104,12 @@ def _count(value: int) -> _Size:
     return Size(str(value), lambda _: value)
 
 
-PEOPLE = _number("people", "names that the rewards began with", lambda of: of.participants)
+PEOPLE = _number("people", "names in the manifest", lambda of: of.participants)
 CIPHERTEXT = _number("ciphertext", "bytes of one number, w", lambda of: of.shape.task.public.ciphertext_bytes)
 PLAINTEXT = _number("plaintext", "bytes of a number modulo N", lambda of: of.shape.task.public.plaintext_bytes)
 CHUNK = _number("chunk", "ciphertexts of the sum in this message, at most 512", lambda of: of.chunk)
 LANE_ROWS = _number("rows", "rows of lanes of each in this message", lambda of: of.lane_rows)
+_RECORD: _Size = Size("(64 + 4) * people + 256", lambda of: (_NAME_BYTES + 4) * of.participants + 256)
 SLOTS = _number("slots", "lanes in a ciphertext", lambda of: of.shape.budget.slots)
 
 _ROUND, _START, _PURPOSE = (
@@ -124,10 +127,11 @@ def _masked(count: _Size, name: str = "masked", words: str = "") -> tuple[_Field
     return _vector(name, count, words), _vector(f"{name}_1", count)
 
 
-_REWARDED = _Is("`lanes` is not 0", lambda of: of.shape.task.settings.lanes != 0)
+_SIGNATURE = _count(SIGNATURE_BYTES)
+_REWARDED = _Is("`lanes` is not 0, in a round that pays", lambda of: of.shape.task.settings.lanes != 0)
 _SCALED = _Is('`total` is "hidden"', lambda of: of.shape.task.settings.total == "hidden")
 _ALWAYS = _Is("always", lambda of: True)
-_BEGUN = "the names and the payment that the rewards began with"
+_BEGUN = "the names and the payment of the manifest"
 _MASKED = "nothing: uniform numbers to CSP, ciphertexts to SP"
 
 
@@ -184,16 +188,17 @@ def _open(audience: int) -> StepForm[KeyedFacts]:
 
 STEPS: tuple[StepForm[KeyedFacts], ...] = (
     _step(
-        NONCE,
-        _REWARDED,
-        NonceRequest,
+        MANIFEST,
+        _ALWAYS,
+        ManifestRequest,
         (
             _Field("payment", _count(16).up_to()),
-            FieldForm("participants", _count(64).up_to(), PEOPLE, "sorted, each once"),
-            _Field("digest", _HASH),
+            FieldForm("participants", _count(_NAME_BYTES).up_to(), PEOPLE, "sorted, each once"),
+            FieldForm("digests", _HASH, PEOPLE, "of the uploads' ciphertexts"),
+            FieldForm("signatures", _SIGNATURE, PEOPLE, "each one's, for this round"),
         ),
         (_Field("nonce", _HASH),),
-        "certified names, and the payment that the task promises",
+        "certified names, their signatures, and the payment that the task promises; ends every earlier round",
         "coins of the sketch, once the uploads are closed",
     ),
     _step(
@@ -244,36 +249,56 @@ STEPS: tuple[StepForm[KeyedFacts], ...] = (
     ),
     _open(PARTICIPANTS),
     _open(REQUESTER),
+    _step(
+        RECORD,
+        _ALWAYS,
+        RecordRequest,
+        (),
+        (FieldForm("record", _RECORD.up_to(), words="of kind 35, signed"),),
+        "what was opened, if anything; else the round is void from here on. At any time",
+        "whom CSP has averaged, or that the round is void",
+    ),
+    StepForm(
+        CANCEL,
+        "SP",
+        "CSP",
+        _ALWAYS,
+        (_Field("task", _count(_TASK_BYTES).up_to()), FieldForm("signature", _SIGNATURE, words="the requester's")),
+        (_Field("signature", _SIGNATURE),),
+        "the requester's key; ends all rounds. At any time",
+        "nothing",
+        CancelRequest.kind,
+        CancelReply.kind,
+    ),
 )
 """In the order of a round that pays, with its total hidden. Messages of one step may come in any order."""
 
 BY_NAME = {step.name: step for step in STEPS}
+ANY_TIME = (RECORD, CANCEL)
 
 
-def order_of(shape: "Shape") -> dict[str, str | None]:
-    """What each step comes after. In a task that pays, nothing is opened to readers before the rewards are."""
+def order_of(shape: Shape, *, pays: bool) -> dict[str, str | None]:
+    """What each step comes after: the one before it. A round that pays opens nothing to readers before its rewards, and after
+    the first opening there is no step of them left; a round that does not pay has none."""
     facts = KeyedFacts(shape)
-    names = [step.name for step in STEPS if step.when.holds(facts)]
+    steps = [step for step in STEPS if step.when.holds(facts) and step.name not in ANY_TIME]
+    names = [step.name for step in steps if pays or step.when is not _REWARDED]
     after = dict(zip(names, [None, *names], strict=False))
-    rewards = {step.name for step in STEPS if step.when is _REWARDED}
-    is_paid = shape.budget_of_a_round is not None
-    first = next(name for name in names if name not in rewards)
-    after[first] = OPEN_REWARDS if is_paid else None
     after[open_to(REQUESTER)] = after[open_to(PARTICIPANTS)]  # the two have no order between them
     return after
 
 
-def require(shape: "Shape", message: RoundRequest, participants: int | None) -> None:
+def require(shape: Shape, message: RoundRequest, participants: int | None) -> None:
     """CSP, before it looks at what a request holds: its step is one of the task, and its fields are as many and as long as the
-    table says. `participants` is None before the rewards of the round have begun."""
+    table says. `participants` is None before the round has its manifest."""
     step = next((step for step in STEPS if step.name == name_of(message)), None)
     if step is None or not step.when.holds(KeyedFacts(shape)):
         raise OutOfTurn(f"the rounds of this task have no step {name_of(message)!r}")
-    if isinstance(message, NonceRequest):
+    if isinstance(message, ManifestRequest):
         participants = len(message.participants)
-    elif step.when is _REWARDED and participants is None:
-        raise OutOfTurn(f"the rewards of round {message.round_number} have not begun")
-    step.require_message(message, KeyedFacts(shape, participants or 0, getattr(message, "start", 0)))
+    elif participants is None:
+        raise OutOfTurn(f"round {message.round_number} has no manifest yet")
+    step.require_message(message, KeyedFacts(shape, participants, getattr(message, "start", 0)))
 
 
 def name_of(message: RoundRequest) -> str:
@@ -290,7 +315,7 @@ def name_of(message: RoundRequest) -> str:
 
 
 @lru_cache(maxsize=16)
-def most_numbers(shape: "Shape") -> int:
+def most_numbers(shape: Shape) -> int:
     """In one vector of any message of a task."""
     return max(
         part.count.of(facts)
@@ -303,7 +328,7 @@ def most_numbers(shape: "Shape") -> int:
 
 
 @lru_cache(maxsize=64)
-def longest_reply(shape: "Shape", kind: int) -> int:
+def longest_reply(shape: Shape, kind: int) -> int:
     """Of CSP, to a request of this kind."""
     return max(
         step.longest_reply(facts)
@@ -313,6 +338,6 @@ def longest_reply(shape: "Shape", kind: int) -> int:
     )
 
 
-def _extremes(shape: "Shape") -> tuple[KeyedFacts, ...]:
+def _extremes(shape: Shape) -> tuple[KeyedFacts, ...]:
     """Of few, a message has more rows of lanes of each."""
     return KeyedFacts(shape, 1), KeyedFacts(shape, shape.task.settings.most_in_round)

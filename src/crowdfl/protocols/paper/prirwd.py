@@ -7,9 +7,9 @@ agree (D10); eps = 10^-L, as the text says (the printed +[[1]] means 10^-2L).
 
 from collections.abc import Generator
 
+from crowdfl.crypto.coins import Coins
 from crowdfl.crypto.paillier.budget import WidthBudget, bits
 from crowdfl.crypto.paillier.vector import CipherVector
-from crowdfl.crypto.randomness import Coins
 from crowdfl.errors import WidthBudgetExceeded
 from crowdfl.protocols.common.sdiv import PaperSdivSp
 from crowdfl.protocols.common.smul import PaperSmulSp
@@ -27,7 +27,9 @@ class PaperRewardWidths:
 
     def __init__(self, budget: WidthBudget, epsilon_units: int, largest_payment: int, sigma: int) -> None:
         self.budget, self.epsilon_units, self.sigma = budget, epsilon_units, sigma
-        largest, scale, people = 2 * budget.encoding.bound, budget.encoding.scale, budget.max_participants
+        largest = 2 * budget.encoding.bound
+        scale = budget.encoding.scale
+        people = budget.max_participants
         self.difference = bits(largest)  # a coordinate of w_i - average
         self.distance = bits(budget.parameters * largest**2 + epsilon_units)  # d'_i
         self.all_distances = self.distance + bits(people)  # Omega
@@ -53,7 +55,9 @@ class PaperRewardSp:
         self, models: list[CipherVector], samples: CipherVector, average: CipherVector, payment: int, coins: Coins
     ) -> _Exchange:
         """models: [[w_i]] per participant; samples: all [[delta_i]] at scale 10^L; payment: b at scale 10^L."""
-        party, w, n = self.party, self.widths, len(models)
+        party = self.party
+        w = self.widths
+        n = len(models)
         squares = yield from self._squares(models, average, coins)
         # Line 4: d'_i = d_i + eps, pi = sum of delta_i, Omega = sum of d'_i.
         distances = CipherVector.concat([party.sum(row) for row in squares])

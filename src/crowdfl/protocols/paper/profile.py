@@ -1,6 +1,7 @@
 """The profile `paper`: Algorithms 1 to 4 as printed, misprints corrected. For fidelity: `crowdfl audit` shows what it leaks."""
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -9,31 +10,38 @@ import numpy.typing as npt
 from gmpy2 import mpz
 
 from crowdfl.crypto.blocks import to_ints
+from crowdfl.crypto.coins import Coins
 from crowdfl.crypto.encoding import FixedPoint
 from crowdfl.crypto.paillier import pctd
 from crowdfl.crypto.paillier.budget import WidthBudget, bits
 from crowdfl.crypto.paillier.pctd import KeyShare, PrivateKey, PublicKey
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
-from crowdfl.crypto.randomness import Coins
+from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import (
     FormatError,
     InvalidKey,
+    MasksDoNotFit,
+    RewardOutOfRange,
     RewardsOff,
     SettingsError,
     SlotOverflow,
     WidthBudgetExceeded,
 )
+from crowdfl.protocols import claims
 from crowdfl.protocols.common.keyed import BaseSp, KeyedProfile, KeyedSide, upload_digest
+from crowdfl.protocols.common.paid import PaidParticipant, PaidSp, Roster
 from crowdfl.protocols.common.sdiv import PaperSdivCsp, PaperSdivSp, SdivReply, SdivRequest
 from crowdfl.protocols.common.smul import PaperSmulCsp, SmulReply, SmulRequest
 from crowdfl.protocols.exchange import Exchange
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.paper import steps
+from crowdfl.protocols.paper.claims import KeptDifference, PaperClaimsCsp, Units, digest, open_claim
 from crowdfl.protocols.paper.prirwd import PaperRewardSp, PaperRewardWidths
 from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import (
     Average,
     Dealing,
+    Identity,
     KeyedTask,
     ParticipantKeys,
     SpRecord,
@@ -43,7 +51,8 @@ from crowdfl.protocols.profile import (
     whole_samples,
 )
 from crowdfl.protocols.records import Look, Outcome
-from crowdfl.settings import MILLION, TaskSettings, to_millionths
+from crowdfl.reasons import Reason
+from crowdfl.settings import TaskSettings, to_millionths
 
 _SIGMA = 80
 _LARGEST_PAYMENT = to_millionths(1_000_000)
@@ -56,6 +65,13 @@ class PaperPublication(Message, kind=23):
     average_1: PartialVector
 
 
+class PaperHeld(Message, kind=92):
+    """SP's own: [[average]], and the hash of the uploads that it is of."""
+
+    uploads: bytes
+    average: CipherVector
+
+
 class PaperReward(Message, kind=24):
     """SP to a participant: [[mu_i]] and SP's half of its decryption."""
 
@@ -64,11 +80,12 @@ class PaperReward(Message, kind=24):
 
 
 class PaperBundle(Message, kind=33, repr=False):
-    """What KGC deals to a role: the public key, and the role's secrets."""
+    """What KGC deals to a role: the public key, the role's secrets, and CSP's key for attestations: CSP has the private one."""
 
     n: int
     h_s: int
     secrets: tuple[int, ...]
+    csp_key: bytes
 
     def __repr__(self) -> str:
         return "PaperBundle(secret)"
@@ -110,9 +127,9 @@ class _Widths:
         """Ciphertexts of an upload: [[delta*w]], [[w]] where there are rewards, [[delta]]."""
         return self.parameters * (1 if self.settings.lanes == 0 else 2) + 1
 
-    def to_scale(self, millionths: int) -> int:
-        """Money at scale 10^L, rounded down."""
-        return millionths * self.scale // MILLION
+    @cached_property
+    def money(self) -> Units:
+        return Units.of(self.settings, _LARGEST_PAYMENT)
 
     def average(self, values: list[int]) -> Average:
         return Average(np.array(values, dtype=np.float64) / self.scale, None)
@@ -120,7 +137,9 @@ class _Widths:
     def rewards(self) -> PaperRewardWidths:
         if self.settings.lanes == 0:
             raise RewardsOff("the task was made with lanes=0: participants upload nothing to compute rewards from")
-        return PaperRewardWidths(self.budget, self.settings.floor_units, self.to_scale(_LARGEST_PAYMENT), self.sigma)
+        return PaperRewardWidths(
+            self.budget, self.settings.floor_units, self.money.of_millionths(_LARGEST_PAYMENT), self.sigma
+        )
 
 
 class PaperProfile(KeyedProfile):
@@ -130,7 +149,26 @@ class PaperProfile(KeyedProfile):
     name = "paper"
 
     def explain(self, settings: TaskSettings, parameters: int) -> str:
-        return f"{parameters} ciphertexts an upload, as printed: it leaks; `crowdfl audit` shows what, and to whom"
+        count = _Widths(settings, parameters).upload_length
+        return f"{count} ciphertexts an upload, as printed: it leaks; `crowdfl audit` shows what, and to whom"
+
+    def claim_bytes(self, settings: TaskSettings, rounds: int) -> int:
+        return claims.longest(settings.key_bits, settings.rounds, rounds)
+
+    def claims_bundle(self, bundle: bytes) -> bytes:
+        """Without the share, and so without claims.
+
+        The printed CSP keeps no rounds, and compares no claim without SP's half: it keeps its share for claims until
+        SP says that there are no more, or until their last day."""
+        return replace(PaperBundle.from_bytes(bundle, Limits.plain()), secrets=(0,)).to_bytes()
+
+    def attesting_key(self, bundle: bytes) -> SigningKey:
+        return SigningKey(PaperBundle.from_bytes(bundle, Limits.plain()).csp_key)
+
+    def close_steps(self, spec: TaskSpec, records: Look) -> Collection[int]:
+        """What is kept of steps is nothing."""
+        del spec, records
+        return KeptDifference.kind, claims.KeptClaim.kind
 
     def check(self, settings: TaskSettings, parameters: int) -> None:
         self.check_settings(settings)
@@ -155,36 +193,40 @@ class PaperProfile(KeyedProfile):
         keys = pctd.keygen(spec.settings.key_bits // 2, insecure_test_key=insecure_test_key)
         lambda_c, lambda_sc = keys.private.split_as_printed()
         lambda_p, lambda_sp = keys.private.split_as_printed()
+        signing = SigningKey.fresh()
 
-        def bundle(*secrets: int) -> bytes:
-            return PaperBundle(int(keys.public.n), int(keys.public.h_s), tuple(int(x) for x in secrets)).to_bytes()
+        def bundle(*secrets: int, csp_key: bytes = signing.public) -> bytes:
+            own = tuple(int(x) for x in secrets)
+            return PaperBundle(int(keys.public.n), int(keys.public.h_s), own, csp_key).to_bytes()
 
         return Dealing(
             fingerprint=keys.public.fingerprint,
             sp=bundle(lambda_sc.exponent, lambda_sp.exponent),
-            csp=bundle(lambda_c.exponent),
+            csp=bundle(lambda_c.exponent, csp_key=signing.private),
             requester=bundle(keys.private.lambda_, keys.private.u),
             participant=bundle(lambda_p.exponent),
+            csp_key=signing.public,
         )
 
     def sp(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> "PaperSp":
-        public, (lambda_sc, lambda_sp) = _open_bundle(bundle, 2, tools)
+        public, (lambda_sc, lambda_sp), csp_key = _open_bundle(bundle, 2, tools)
         party = tools.keyed_party("SP", public, KeyShare(public, lambda_sc))
-        return PaperSp(party, spec.task(public), KeyShare(public, lambda_sp))
+        return PaperSp(party, spec.task(public), KeyShare(public, lambda_sp), csp_key)
 
     def csp(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> "PaperCsp":
-        public, (lambda_c,) = _open_bundle(bundle, 1, tools)
-        return PaperCsp(tools.keyed_party("CSP", public, KeyShare(public, lambda_c)), spec.task(public))
+        public, (lambda_c,), signing = _open_bundle(bundle, 1, tools)
+        party = tools.keyed_party("CSP", public, KeyShare(public, lambda_c))
+        return PaperCsp(party, spec.task(public), SigningKey(signing))
 
     def requester(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> "PaperRequester":
-        public, (lambda_, u) = _open_bundle(bundle, 2, tools)
+        public, (lambda_, u), _ = _open_bundle(bundle, 2, tools)
         private = PrivateKey(public, lambda_, u)
         return PaperRequester(tools.keyed_party("requester", public), spec.task(public), private)
 
     def participant(self, spec: TaskSpec, bundle: bytes, keys: ParticipantKeys, tools: Tools) -> "PaperParticipant":
-        public, (lambda_p,) = _open_bundle(bundle, 1, tools)
+        public, (lambda_p,), csp_key = _open_bundle(bundle, 1, tools)
         party = tools.keyed_party("participant", public, KeyShare(public, lambda_p))
-        return PaperParticipant(party, spec.task(public), keys.who)
+        return PaperParticipant(party, spec.task(public), keys, csp_key)
 
 
 def _check_products(key_bits: int, rewards: PaperRewardWidths) -> None:
@@ -197,18 +239,20 @@ def _check_products(key_bits: int, rewards: PaperRewardWidths) -> None:
             )
 
 
-def _open_bundle(bundle: bytes, count: int, tools: Tools) -> tuple[PublicKey, list[mpz]]:
+def _open_bundle(bundle: bytes, count: int, tools: Tools) -> tuple[PublicKey, list[mpz], bytes]:
     own = PaperBundle.from_bytes(bundle, Limits.plain())
     if len(own.secrets) != count:
         raise InvalidKey(f"this bundle is of another role: {len(own.secrets)} keys where {count} belong")
-    return PublicKey(mpz(own.n), mpz(own.h_s), tools.insecure_test_key), [mpz(x) for x in own.secrets]
+    public = PublicKey(mpz(own.n), mpz(own.h_s), tools.insecure_test_key)
+    return public, [mpz(x) for x in own.secrets], own.csp_key
 
 
-class PaperParticipant(KeyedSide):
+class PaperParticipant(KeyedSide, PaidParticipant):
     """A phone of the paper: one parameter per ciphertext, a key share, decryption by PDec and TDec."""
 
-    def __init__(self, party: KeyedParty, task: KeyedTask, who: str) -> None:
-        self.party, self.task, self.who = party, task, who
+    def __init__(self, party: KeyedParty, task: KeyedTask, keys: ParticipantKeys, csp_key: bytes) -> None:
+        PaidParticipant.__init__(self, party, task, keys, csp_key)
+        self.party, self.task = party, task
         self.clipped = 0
         self._widths = _Widths(task.settings, task.parameters)
 
@@ -237,9 +281,32 @@ class PaperParticipant(KeyedSide):
         return self._widths.average([self.task.public.signed(v) for v in to_ints(opened)])
 
     def open_reward(self, envelope: bytes, round_number: int) -> int:
-        message = PaperReward.from_bytes(envelope, self.party.limits(1))
-        opened = to_ints(self.party.finish(message.mu, message.mu_1))
-        return self.task.public.signed(opened[0]) * MILLION // self._widths.scale
+        """Section 6: PDec with lambda_p, TDec. What no round can pay is in no claim."""
+        message, money = _parse_reward(envelope, self.party), self._widths.money
+        opened = int(self.task.public.signed(to_ints(self.party.finish(message.mu, message.mu_1))[0]))
+        if not money.is_payable(opened):
+            raise RewardOutOfRange(Reason.OUT_OF_RANGE.words)
+        amount = money.millionths(opened)
+        self._signed[round_number] = digest(message.mu)
+        self._earned(round_number, claims.RewardEnvelope(opened, b"", b""), amount)
+        return amount
+
+    def _reward_form(self) -> claims.RewardForm:
+        return reward_form(self.task)
+
+
+def reward_form(task: KeyedTask) -> claims.RewardForm:
+    """`RewardsOff` in a task without rewards."""
+    widths, public = _Widths(task.settings, task.parameters), task.public
+    _ = widths.rewards()
+    return claims.RewardForm(int(public.n), public.plaintext_bytes, 0, widths.money.largest)
+
+
+def _parse_reward(envelope: bytes, party: KeyedParty) -> PaperReward:
+    found = PaperReward.from_bytes(envelope, party.limits(1))
+    if not len(found.mu) == len(found.mu_1) == 1:
+        raise FormatError(f"a reward is one ciphertext and one half, not {len(found.mu)} and {len(found.mu_1)}")
+    return found
 
 
 class PaperRequester(KeyedSide):
@@ -258,7 +325,7 @@ class PaperRequester(KeyedSide):
         return _Widths(self.task.settings, self.task.parameters).average(values)
 
 
-class PaperSp(BaseSp):
+class PaperSp(PaidSp, BaseSp):
     """The sensing platform of the paper."""
 
     stages: Sequence[Stage] = ("average", "reward")
@@ -267,10 +334,11 @@ class PaperSp(BaseSp):
         SpRecord()
     )  # the paper masks with fresh numbers at every try: nothing is kept, and that is one of its leaks
 
-    def __init__(self, party: KeyedParty, task: KeyedTask, lambda_sp: KeyShare) -> None:
-        self.delivery = replace(party, share=lambda_sp)
+    def __init__(self, party: KeyedParty, task: KeyedTask, lambda_sp: KeyShare, csp_key: bytes) -> None:
+        self.delivery, self._lambda_sp = replace(party, share=lambda_sp), lambda_sp
         self._widths = _Widths(task.settings, task.parameters)
-        super().__init__(party, task, self._widths.upload_length, summed=task.parameters + 1)
+        PaidSp.__init__(self, task, csp_key, party.limits(1))
+        BaseSp.__init__(self, party, task, self._widths.upload_length, summed=task.parameters + 1)
 
     def _longest_reply(self, kind: int) -> int:
         return steps.longest_reply(self.task, kind)
@@ -301,6 +369,26 @@ class PaperSp(BaseSp):
             average, self.delivery.partial_decrypt(average.part(0, 0) if final else average)
         )
 
+    def hold(self) -> Exchange:
+        """Alg. 3, line 7, without lines 8-11."""
+        if self._average is None:
+            yield from self._divide()
+
+    def held(self) -> bytes:
+        return PaperHeld(self._averaged_digest(), self._divided()).to_bytes()
+
+    def take_held(self, held: bytes) -> bool:
+        message = PaperHeld.from_bytes(held, self.party.limits(self.task.parameters))
+        if message.uploads != self._averaged_digest() or len(message.average) != self.task.parameters:
+            return False
+        self._average = message.average
+        return True
+
+    def _averaged_digest(self) -> bytes:
+        """Of the uploads that are in, in no order of their coming."""
+        pairs = sorted(self._uploads.items())
+        return hashlib.sha256(b"".join(who.encode().ljust(64) + name for who, name in pairs)).digest()
+
     def _divide(self) -> Exchange:
         p, widths = self.task.parameters, self._widths
         sums = self._products.result()
@@ -327,26 +415,60 @@ class PaperSp(BaseSp):
         models = [self._vectors[who].part(p, 2 * p) for who in ids]
         samples = CipherVector.concat([self._vectors[who].part(2 * p) for who in ids])
         side = PaperRewardSp(self.party, widths)
-        mu = yield from side.run(models, samples, self._divided(), self._widths.to_scale(payment), Coins.fresh())
+        mu = yield from side.run(
+            models, samples, self._divided(), self._widths.money.of_millionths(payment), Coins.fresh()
+        )
         each = {who: mu.part(i, i + 1) for i, who in enumerate(ids)}
         self._envelopes = {who: PaperReward(own, self.delivery.partial_decrypt(own)) for who, own in each.items()}
+
+    def paying(self, identity: Identity) -> "PaperSp":
+        """One that knows this claimant and nobody else."""
+        alone = PaperSp(self.party, self.task, self._lambda_sp, self.csp_key)
+        alone.enrol(identity)
+        return alone
+
+    def claim_request(self, claim: bytes, served: Callable[[], Mapping[int, bytes]]) -> bytes:
+        return self.shown_claim(claim, served())
+
+    def shown_claim(self, claim: bytes, envelopes: Mapping[int, bytes]) -> bytes:
+        """With the rewards themselves, as their owner was served them."""
+        opened = self.check_claim(claim)
+        served = {number: _parse_reward(one, self.party).mu for number, one in envelopes.items()}
+        for number, signed in zip(opened.rounds, opened.shown, strict=True):
+            if number not in served or digest(served[number]) != signed:  # SP decrypts nothing but what it has served
+                raise MasksDoNotFit(f"{opened.participant} was served no such reward of round {number}")
+        return self.party.costs.sent(
+            open_claim(self.party, opened, claim, [served[number] for number in opened.rounds])
+        )
 
 
 class PaperCsp(KeyedSide):
     """The computation server of the paper: answers by the kind of the request."""
 
-    def __init__(self, party: KeyedParty, task: KeyedTask) -> None:
-        self.party = party
+    def __init__(self, party: KeyedParty, task: KeyedTask, signing: SigningKey) -> None:
+        self.party, self.task, self.signing, self.roster = party, task, signing, Roster()
         count = steps.most_numbers(task)
         self._answers = {
             SdivRequest.kind: PaperSdivCsp(party, decimals=task.settings.decimals, max_count=count).answer,
             SmulRequest.kind: PaperSmulCsp(party, max_count=count).answer,
         }
 
+    @property
+    def task_key(self) -> SigningKey:
+        return self.signing
+
+    def enrol(self, identity: Identity) -> None:
+        self.roster.add(identity)
+
     def answer(self, records: Look, request: bytes) -> Outcome:
-        """The paper's CSP keeps no records."""
-        del records
+        """The paper's CSP keeps no records of rounds."""
+        if claims.is_claim(request, claims.OpenedClaim):
+            return self._claims().answer(records, request)
         kind = Message.kind_of(request)
         if kind not in self._answers:
             raise FormatError(f"CSP does not answer messages of kind {kind} in this task")
         return self._answers[kind](request)
+
+    def _claims(self) -> PaperClaimsCsp:
+        form, money = reward_form(self.task), Units.of(self.task.settings, _LARGEST_PAYMENT)
+        return PaperClaimsCsp(self.task, form, self.signing, self.roster.signing, self.task, self.party, money)

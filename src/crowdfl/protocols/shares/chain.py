@@ -12,17 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.errors import ChainBroken, FormatError, NotFinite, SlotOverflow
+from crowdfl.protocols.common.binding import bind
 from crowdfl.protocols.shares.server_optimizers import Moments, ServerStep
 
 HASH_BYTES = 32
 ROUND_BYTES = 4
 Integers = npt.NDArray[np.int64]
 _LARGEST = 2**62  # of a weight in units: two of them can still be added
-
-
-def bind(label: str, *parts: bytes) -> bytes:
-    """A label and parts that cannot be taken for other parts: each stands behind its length, 4 bytes big endian."""
-    return label.encode() + b"".join(len(part).to_bytes(4, "big") + part for part in parts)
 
 
 @dataclass(frozen=True)
@@ -105,7 +101,8 @@ class ModelChain:
 
     @classmethod
     def from_bytes(cls, data: bytes, parameters: int, step: ServerStep | None = None) -> "ModelChain":
-        start, count = ROUND_BYTES + 2 * HASH_BYTES, 0 if step is None else step.moments
+        start = ROUND_BYTES + 2 * HASH_BYTES
+        count = 0 if step is None else step.moments
         if len(data) != start + 8 * parameters * (1 + count):
             raise FormatError(f"{len(data)} bytes are not the model of this task, which has {parameters} weights")
         weights = np.frombuffer(data, dtype="<i8", count=parameters, offset=start).astype(np.int64)
@@ -113,7 +110,8 @@ class ModelChain:
         if not np.isfinite(carried).all():
             raise FormatError("the state that was kept with the model is damaged: delete it, and it is read again")
         moments = tuple(carried.reshape(count, parameters)) if count else ()
-        base, secret = data[ROUND_BYTES : start - HASH_BYTES], data[start - HASH_BYTES : start]
+        base = data[ROUND_BYTES : start - HASH_BYTES]
+        secret = data[start - HASH_BYTES : start]
         return cls(int.from_bytes(data[:ROUND_BYTES], "big"), base, weights, moments, secret)
 
 

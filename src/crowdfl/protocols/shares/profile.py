@@ -1,6 +1,6 @@
 """The profile `shares`: additive shares between two servers, and no public-key arithmetic at all."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -8,22 +8,25 @@ import numpy.typing as npt
 
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import NotReady, ProtocolError, SettingsError, UploadRejected
+from crowdfl.privacy import AverageNoise, noise_length
 from crowdfl.protocols import claims
 from crowdfl.protocols.capabilities import NO_REFERENCE
 from crowdfl.protocols.claims import RewardEnvelope, RewardForm
 from crowdfl.protocols.common.paid import PaidParticipant
-from crowdfl.protocols.messages import Limits
+from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.profile import (
     Audience,
     Average,
     Dealing,
     ParticipantKeys,
+    RoundWord,
     TaskSpec,
     Tools,
     TrainFlat,
     whole_samples,
 )
+from crowdfl.protocols.records import Look
 from crowdfl.protocols.shares.chain import ROUND_BYTES, ModelChain
 from crowdfl.protocols.shares.dealing.keys import (
     PARTICIPANTS,
@@ -35,9 +38,10 @@ from crowdfl.protocols.shares.dealing.keys import (
 )
 from crowdfl.protocols.shares.dealing.rounds import dealt_file, file_bytes
 from crowdfl.protocols.shares.reference import LONGEST, OPPOSED, REQUESTER_NAME
-from crowdfl.protocols.shares.round.average import AverageReader, parse_record
+from crowdfl.protocols.shares.round.average import AverageReader, OpenedAverage, RoundRecord, parse_record
 from crowdfl.protocols.shares.round.csp import SharesCsp
-from crowdfl.protocols.shares.round.csp_records import MOST_UNSHOWN
+from crowdfl.protocols.shares.round.csp_records import MOST_UNSHOWN, KeptRound
+from crowdfl.protocols.shares.round.ends import open_end
 from crowdfl.protocols.shares.round.manifest import AcceptedSet
 from crowdfl.protocols.shares.round.rewards import equal_part, open_envelope
 from crowdfl.protocols.shares.round.sp import SharesSp
@@ -70,13 +74,21 @@ class _ChainReader:
         return self._read(publication, round_number)[0]
 
     def _read(self, publication: bytes, round_number: int) -> tuple[Average, AcceptedSet]:
-        opened = self._reader.read(publication, round_number, self._followed())
+        before, unit = self._followed(), self._shape.widths.unit
+        opened = self._reader.read(publication, round_number, before)
         self._model = opened.chain
-        average = Average(opened.average / self._shape.widths.unit, opened.total, record=opened.record)
+        average = Average(opened.average / unit, opened.total, record=opened.record, noise=self._noise(before, opened))
         if self._shape.step is not None:
-            model = opened.chain.weights / self._shape.widths.unit
+            model = opened.chain.weights / unit
             average = replace(average, stepped=model, state=opened.chain.digest())
         return average, opened.members
+
+    def _noise(self, before: ModelChain, opened: OpenedAverage) -> AverageNoise | None:
+        settings, parameters = self._shape.spec.settings, self._shape.spec.parameters
+        if settings.sigma is None:
+            return None
+        change = float(np.linalg.norm((opened.average - before.weights) / self._shape.widths.unit))
+        return AverageNoise.of(settings, parameters, len(opened.members.accepted), change)
 
     def _followed(self) -> ModelChain:
         if self._model is None:
@@ -97,7 +109,8 @@ class SharesRequester(_ChainReader):
             raise NO_REFERENCE
         model = self._followed()
         update = self._encoder.encode(train(model.weights / self._shape.widths.unit), model, 1)
-        place, sealing = self._shape.place(round_number, model.base), self._bundle.csp_sealing
+        place = self._shape.place(round_number, model.base)
+        sealing = self._bundle.csp_sealing
         return self.party.send(make_upload(self._shape, place, REQUESTER_NAME, signing, sealing, update, 1))
 
 
@@ -117,6 +130,10 @@ class SharesParticipant(_ChainReader, PaidParticipant):
     @property
     def scaled(self) -> float | None:
         return self._encoder.scaled
+
+    @property
+    def length(self) -> float:
+        return self._encoder.length
 
     def encrypt_update(self, weights: npt.NDArray[np.float64], samples: int, round_number: int) -> bytes:
         """SP's shares of the change since the model that is held, and the seed of CSP's, sealed; that is fresh each time."""
@@ -159,6 +176,27 @@ class SharesParticipant(_ChainReader, PaidParticipant):
             return b""
         return RewardEnvelope.from_bytes(envelope, self._shape.limits()).sealed
 
+    @property
+    def record_key(self) -> bytes:
+        return self.bundle.csp_signing
+
+    def standing_in(self, record: bytes) -> Reason | None:
+        return self._standing(parse_record(record, self._shape, self.record_key).members)
+
+    def reward_by(self, record: bytes) -> bytes | None:
+        """Equal parts follow from it; no other reward does."""
+        return None if self._shape.is_reward_hidden or not self._shape.payment else open_envelope(record).to_bytes()
+
+    def read_end(self, end: bytes, round_number: int) -> RoundWord:
+        task, key = self._shape.spec.name, self.bundle.csp_signing
+        if Message.kind_of(end) == RoundRecord.kind:
+            record = parse_record(end, self._shape, key)
+            if (record.task, record.number) != (task, round_number):
+                raise ProtocolError(f"what was shown for round {round_number} is CSP's record of another round or task")
+            return RoundWord(self._standing(record.members), shown=True, record=end)
+        found = open_end(end, task, round_number, self._shape.limits(), key)
+        return RoundWord(found.standing(self.who), shown=self.who in found.shown)
+
     def _standing(self, members: AcceptedSet) -> Reason | None:
         return None if self.who in members.accepted else members.rejected.get(self.who, Reason.NOT_PASSED_ON)
 
@@ -181,7 +219,9 @@ def _privacy(shape: SharesShape) -> list[str]:
     """What noise does for each person, and to the average."""
     settings = shape.spec.settings
     people = settings.min_participants, settings.most_in_round
-    noise = " to ".join(f"{shape.noise_length(count):.3g}" for count in dict.fromkeys(people))
+    noise = " to ".join(
+        f"{noise_length(settings, shape.spec.parameters, count):.3g}" for count in dict.fromkeys(people)
+    )
     return [
         f"privacy        epsilon {settings.epsilon}, delta {settings.delta or DELTA:g} for each person, over {settings.rounds} "
         "rounds, against all readers and one server that follows the protocol",
@@ -210,7 +250,6 @@ class SharesProfile:
 
     name = "shares"
     most_unshown = MOST_UNSHOWN
-    goes_on_restored = False  # SP sends one sum for a base, ever: it must know which it has sent
 
     def audience(self, *, final: bool) -> Audience:
         """Of the last round participants read the record alone."""
@@ -245,6 +284,33 @@ class SharesProfile:
     def claim_bytes(self, settings: TaskSettings, rounds: int) -> int:
         form = SharesShape(TaskSpec("", settings, 0)).reward_form
         return claims.longest(8 * form.width, settings.rounds, rounds)
+
+    def claims_bundle(self, bundle: bytes) -> bytes:
+        own = SharesCspBundle.from_bytes(bundle, Limits.plain())
+        return replace(own, seed=bytes(len(own.seed)), sealing=bytes(len(own.sealing))).to_bytes()
+
+    def attesting_key(self, bundle: bytes) -> SigningKey:
+        return SigningKey(SharesCspBundle.from_bytes(bundle, Limits.plain()).signing)
+
+    def close_steps(self, spec: TaskSpec, records: Look) -> Collection[int]:
+        for number in range(1, spec.settings.rounds + 1):
+            now = records.get(KeptRound, number)
+            if now is not None:
+                records.put(replace(now, seed=b"", heard=(), sums=""), number)
+        return KeptRound.kind, claims.KeptReward.kind, claims.KeptClaim.kind
+
+    def rewarded(self, spec: TaskSpec, records: Look) -> Iterator[tuple[int, str]]:
+        """Everyone in a record, where the task pays."""
+        shape = shape_of(spec)
+        for number in range(1, (spec.settings.rounds if shape.payment else 0) + 1):
+            now = records.get(KeptRound, number)
+            if now is not None and now.record:
+                record = RoundRecord.from_bytes(now.record, shape.limits())
+                yield from ((number, who) for who in record.accepted)
+
+    def pays_openly(self, settings: TaskSettings) -> bool:
+        shape = SharesShape(TaskSpec("", settings, 0))
+        return bool(shape.payment) and not shape.is_reward_hidden
 
     def deal(self, spec: TaskSpec, *, insecure_test_key: bool) -> Dealing:
         """There is no key whose length could make it insecure."""

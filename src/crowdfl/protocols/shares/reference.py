@@ -66,17 +66,20 @@ class DealtReference:
 
 
 def deal(cards: Cards, widths: SharesWidths) -> DealtReference:
-    count, bits = widths.slots, square_bits(widths)
+    count = widths.slots
+    bits = square_bits(widths)
     masks = cards.uniform(2 * count, bits)
     forms = cards.derived(count, bits, lambda: _forms(masks.share, count))
     checks = tuple(compare.deal(cards, count, widths.R) for _ in range(_ANSWERS - 1))
-    square, flips = compare.deal(cards, count, bits), cards.flips(count * _ANSWERS)
+    square = compare.deal(cards, count, bits)
+    flips = cards.flips(count * _ANSWERS)
     table = cards.derived(count * len(_CASES), 8, lambda: _one_hot(flips))
     return DealtReference(masks, forms, checks, square, flips, table)
 
 
 def _forms(masks: Sequence[int], count: int) -> list[int]:
-    lengths, products = masks[:count], masks[count:]
+    lengths = masks[:count]
+    products = masks[count:]
     above, below = OPPOSED.numerator**2, OPPOSED.denominator**2
     return [above * a * lengths[-1] - below * g * g for a, g in zip(lengths, products, strict=True)]
 
@@ -104,8 +107,11 @@ class ReferenceScores:
 
 def in_line(side: Side, widths: SharesWidths, dealt: DealtReference, scores: ReferenceScores) -> Half[Bytes]:
     """XOR shares of who is in: three exchanges."""
-    slots, count, wide = scores.slots, len(scores.slots), square_bits(widths)
-    longest, part = LONGEST.numerator**2 * scores.lengths[-1], LONGEST.denominator**2
+    slots = scores.slots
+    count = len(scores.slots)
+    wide = square_bits(widths)
+    longest = LONGEST.numerator**2 * scores.lengths[-1]
+    part = LONGEST.denominator**2
     first = int(side.index == SP)  # above 0 is not below 1
     numbers = (
         scores.short,
@@ -132,7 +138,9 @@ def in_line(side: Side, widths: SharesWidths, dealt: DealtReference, scores: Ref
 
 def _square(side: Side, dealt: DealtReference, slots: Sequence[int], both: Masked) -> list[int]:
     """Shares of OPPOSED^2 A |z_c|^2 - G^2, times its denominator."""
-    count, above, below = len(slots), OPPOSED.numerator**2, OPPOSED.denominator**2
+    count = len(slots)
+    above = OPPOSED.numerator**2
+    below = OPPOSED.denominator**2
     return [
         above * both.product(place, count - 1, side.index)
         - below * both.product(count + place, count + place, side.index)

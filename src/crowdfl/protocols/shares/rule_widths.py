@@ -1,4 +1,4 @@
-"""How long the numbers of the rule `distance` are, and what it starts from.
+"""How long the numbers of the rule `distance` are.
 
     A_i = |u_i|^2, B_i = <u_i, U>, UU = |U|^2
 
@@ -6,31 +6,14 @@ u_i are the lanes of participant i that are kept, U their sum over the accepted.
 follows by Cauchy and Schwarz.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
 from crowdfl.protocols.shares.circuits.reciprocal import ReciprocalWidths, leak_of, span_for
-from crowdfl.protocols.shares.circuits.scalars import SPARE, Masked, modulus_for
+from crowdfl.protocols.shares.circuits.scalars import SPARE, modulus_for
 from crowdfl.protocols.shares.widths import BLOCK, SharesWidths
 from crowdfl.settings import TaskSettings, to_millionths
-
-
-@dataclass(frozen=True)
-class RoundScores:
-    """What `distance` starts from: shares modulo 2^R, of the accepted in the order of their places among all slots.
-
-    `samples` are opened under the masks that were dealt for squaring them, `total` under one of its own.
-    """
-
-    places: list[int]
-    kept: int  # lanes
-    A: list[int] = field(repr=False)
-    B: list[int] = field(repr=False)
-    UU: int = field(repr=False)
-    samples: Masked
-    squares: list[int] = field(repr=False)
-    total: Masked
 
 
 @dataclass(frozen=True)
@@ -111,7 +94,8 @@ class RuleWidths:
 
     @cached_property
     def distance(self) -> ReciprocalWidths:
-        low, high = self.distance_least.bit_length() - 1, self.distance_most.bit_length()
+        low = self.distance_least.bit_length() - 1
+        high = self.distance_most.bit_length()
         return ReciprocalWidths(low, high, self.distance_bits, self.distance_precision, self.span)
 
     @cached_property

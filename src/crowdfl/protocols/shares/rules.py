@@ -20,7 +20,8 @@ from crowdfl.protocols.shares.circuits.reciprocal import DealtReciprocals, Divid
 from crowdfl.protocols.shares.circuits.reciprocal import deal as deal_reciprocals
 from crowdfl.protocols.shares.circuits.scalars import Masked, open_masked, plus, to_integers, truncate, widen
 from crowdfl.protocols.shares.dealing.correlations import Cards, Dealt
-from crowdfl.protocols.shares.rule_widths import RoundScores, RuleWidths
+from crowdfl.protocols.shares.round_scores import RoundScores
+from crowdfl.protocols.shares.rule_widths import RuleWidths
 
 REWARD_BITS = 128
 _OPERANDS = 5  # A, B, s, s^2, Y s of a participant
@@ -64,7 +65,8 @@ def deal(cards: Cards, widths: RuleWidths, samples: Dealt) -> DealtRewards:
 
 def _deal_payout(cards: Cards, widths: RuleWidths) -> DealtPayout:
     n, bits = widths.participants, widths.product_bits
-    division, masks = deal_reciprocals(cards, widths.payout, 1), cards.uniform(n + 1, bits)
+    division = deal_reciprocals(cards, widths.payout, 1)
+    masks = cards.uniform(n + 1, bits)
     products = cards.derived(n, bits, lambda: [mask * masks.share[n] for mask in masks.share[:n]])
     return DealtPayout(division, masks, products, cards.derived(n, REWARD_BITS, lambda: [0] * n))
 
@@ -74,7 +76,9 @@ def paid(
 ) -> Half[list[int]]:
     """Shares modulo 2^128 of the rewards for these weights, in millionths and in their order: three exchanges."""
     _require_fits(widths, weights, budget)
-    side, bits, count = divider.side, widths.product_bits, len(weights)
+    side = divider.side
+    bits = widths.product_bits
+    count = len(weights)
     total = sum(to_integers(weights, widths.weight_bits, side.index))
     (inverse,) = yield from divider.reciprocals("sum", widths.payout, dealt.division, [total])
     operands = [*widen(weights, widths.weight_bits, bits, side.index), inverse]
@@ -125,7 +129,9 @@ def distance_weights(
     y, cubes = _divisors(side.index, widths, dealt, scores, operands)
     divisors = to_integers(y, bits, side.index)
     inverses = yield from divider.reciprocals("distances", widths.distance, dealt.reciprocals, divisors)
-    n, count, factors = widths.participants, len(y), dealt.factors.share
+    n = widths.participants
+    count = len(y)
+    factors = dealt.factors.share
     covers = [factors[slot] for slot in scores.places] + [factors[n + slot] for slot in scores.places]
     shares = [*widen(cubes, bits, widths.weight_bits, side.index), *inverses]
     opened = yield from open_masked(side, shares, covers, widths.weight_bits)
@@ -136,7 +142,8 @@ def distance_weights(
 
 
 def _open_operands(divider: Divider, widths: RuleWidths, dealt: DealtDistance, scores: RoundScores) -> Half[Masked]:
-    index, n = divider.side.index, widths.participants
+    index = divider.side.index
+    n = widths.participants
     square, with_samples = _totals(index, dealt, scores)
     rows = zip(scores.A, scores.B, scores.squares, with_samples, strict=True)
     numbers = [
@@ -164,7 +171,9 @@ def _divisors(
     index: int, widths: RuleWidths, dealt: DealtDistance, scores: RoundScores, operands: Masked
 ) -> tuple[list[int], list[int]]:
     """Shares of y_i and of s_i^3."""
-    floor, product, forms = widths.floor(scores.kept), operands.product, dealt.forms.share
+    floor = widths.floor(scores.kept)
+    product = operands.product
+    forms = dealt.forms.share
     uu = _OPERANDS * len(scores.places)
     y, cubes = [], []
     for place, slot in enumerate(scores.places):

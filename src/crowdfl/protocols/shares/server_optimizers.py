@@ -47,7 +47,8 @@ class ServerStep:
         if settings.server_step == "none":
             return None
         decays = float(settings.server_momentum), float(settings.server_squares)
-        unit, rate = 10**settings.decimals, float(settings.server_rate)
+        unit = 10**settings.decimals
+        rate = float(settings.server_rate)
         return cls(settings.server_step, unit, rate, *decays, float(settings.server_floor))
 
     @property
@@ -82,7 +83,8 @@ class ServerStep:
             m, v = moments
             m = _plain(self.momentum * m + (1 - self.momentum) * g)
             v = _plain(self._spread(v, g * g))
-            after, step = (m, v), self.rate * m / (np.sqrt(v) + self.floor)
+            after = (m, v)
+            step = self.rate * m / (np.sqrt(v) + self.floor)
         return _whole(step * self.unit), after
 
     def _spread(self, v: Floats, square: Floats) -> Floats:

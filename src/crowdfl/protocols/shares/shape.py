@@ -1,11 +1,11 @@
 """What every side of a `shares` task derives from the task alone."""
 
-import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from crowdfl.crypto.shares.ring import Ring
 from crowdfl.errors import RewardsOff, SettingsError
+from crowdfl.privacy import noise_length
 from crowdfl.protocols.claims import RewardForm, within_budget
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import TaskSpec
@@ -79,15 +79,10 @@ class SharesShape:
                 "model would stand still: raise `server_rate`, `max_norm` or `decimals`"
             )
 
-    def noise_length(self, people: int) -> float:
-        """Of what both servers' noise does to an average of so many, as a length of the model."""
-        sigma = self.spec.settings.sigma or 0
-        return math.sqrt(2 * self.spec.parameters) * sigma / people / self.widths.unit
-
     def require_signal(self) -> None:
         """Refuse a task in which even the largest crowd drowns in noise, unless its settings say that this is wanted."""
         settings = self.spec.settings
-        noise = self.noise_length(settings.most_in_round)
+        noise = noise_length(settings, self.spec.parameters, settings.most_in_round)
         if settings.epsilon is None or settings.noise or noise <= float(settings.max_norm or 0):
             return
         raise SettingsError(

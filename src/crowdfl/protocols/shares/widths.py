@@ -61,10 +61,8 @@ class SharesWidths:
         """The widths of a task, or its refusal with the numbers and with what to change."""
         _require_computable(settings)
         checked, has_counts = settings.check == "bounds", settings.weighting == "samples"
-        entry_bound, norm_bound = (
-            FixedPoint(settings.decimals, float(settings.clip)).bound,
-            _norm_bound(settings, parameters),
-        )
+        entry_bound = FixedPoint(settings.decimals, float(settings.clip)).bound
+        norm_bound = _norm_bound(settings, parameters)
         bare = cls(
             parameters=parameters,
             participants=settings.most_in_round,
@@ -245,7 +243,8 @@ class SharesWidths:
 
     def _rejection(self, entries: int) -> Fraction:
         """Of an upload of so many equal entries."""
-        count, drop = len(self.blocks), min(self.drop_chance, Fraction(1))
+        count = len(self.blocks)
+        drop = min(self.drop_chance, Fraction(1))
         excess = sparse_rows(entries, self.buckets, self.rows)
         weights = islice(binomial_weights(count, drop), self.max_dropped_blocks + 1)
         rejected = sum(
@@ -285,7 +284,8 @@ def _require_computable(settings: TaskSettings) -> None:
 
 
 def _refusals(settings: TaskSettings) -> Iterator[tuple[bool, str]]:
-    unchecked, paid = settings.check == "none", settings.budget is not None and pay_of(settings) != "none"
+    unchecked = settings.check == "none"
+    paid = settings.budget is not None and pay_of(settings) != "none"
     yield (
         settings.total == "hidden",
         'total = "hidden" is not possible, readers need it: set "shown", or take `hardened`',
@@ -357,7 +357,8 @@ def _root_up(square: int) -> int:
 
 def binomial_weights(count: int, chance: Fraction) -> Iterator[int]:
     """Of 0, 1, 2 ... hits among `count`, each out of `chance.denominator ** count`."""
-    hit, miss = chance.numerator, chance.denominator - chance.numerator
+    hit = chance.numerator
+    miss = chance.denominator - chance.numerator
     if miss == 0:
         yield from chain((0 for _ in range(count)), [hit**count])
         return
@@ -384,7 +385,8 @@ def pair(buckets: int) -> dict[int, int]:
 
 
 def triple(buckets: int) -> dict[int, int]:
-    three, two = 4, 12 * (buckets - 1)
+    three = 4
+    two = 12 * (buckets - 1)
     return {-4: two // 2 + 3, 0: 4 * buckets**2 - two - three, 4: two // 2, 12: 1}
 
 

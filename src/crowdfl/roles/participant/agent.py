@@ -11,6 +11,7 @@ from crowdfl.errors import ClaimRefused, CrowdFLError, NotAuthenticated, NotRead
 from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.reasons import Reason
 from crowdfl.retry import Backoff
+from crowdfl.roles.participant.evidence import CspWord, SpWord
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.settings import money_words
 from crowdfl.text import printable_lines
@@ -49,6 +50,9 @@ _SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
         + (f"; the update was scaled by {e['scaled']} to the task's largest norm" if "scaled" in e else "")
     ),
     "read": lambda e: f"round {e['round']}: the average is read{_scores(e)}",
+    "noise": lambda e: (
+        f"round {e['round']}: noise of about {e['length']:.3g} is in the average, which has moved by {e['change']:.3g}"
+    ),
     "uploaded": lambda e: f"round {e['round']}: the upload is in{', late' if e['late'] else ''}; its receipt is kept",
     "unused": lambda e: (
         f"round {e['round']}: enough others were there first, so that the upload is not used; you earned "
@@ -63,14 +67,19 @@ _SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
         f"round {e['round']}: you earned {money_words(e['millionths'], e['currency'])}"
         + ("" if e["millionths"] else "; docs/incentives.md says what rewards follow")
     ),
-    "paid": lambda e: (
-        f"your claim of {money_words(e['millionths'], e['currency'])} is accepted; the platform pays it out"
+    "claimed": lambda e: (
+        f"you have claimed, and the platform is to pay, {money_words(e['millionths'], e['currency'])} so far"
         + "".join(
-            f"; round {number} had {money_words(amount, e['currency'])} less left than you earned: ask the platform why"
+            f"; round {number}: {money_words(amount, e['currency'])} less than you earned: ask the platform why"
             for number, amount in e.get("missing", {}).items()
         )
+        + "".join(
+            f"; round {number}: {money_words(amount, e['currency'])} for an upload that was not used is disputed: the "
+            "platform's operator decides. Keep your home folder, with its receipt"
+            for number, amount in e.get("disputed", {}).items()
+        )
     ),
-    "pay to": lambda _: "where your claim is to be paid is with the platform, sealed to whoever pays",
+    "pay to": lambda _: "where you are to be paid is with the platform, sealed to whoever pays",
     "waiting": lambda e: f"waiting for the platform, next try in about {e['seconds']} s: {e['why']}",
     "restored": lambda _: "the platform was restored from a backup: looking whether it still has what you sent",
     "sending again": lambda e: f"round {e['round']}: the platform has lost your upload, which is sent again",
@@ -85,14 +94,19 @@ _SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "average missing": lambda e: f"round {e['round']}: the average cannot be read; it is tried again: {e['why']}",
     "record missing": lambda e: f"round {e['round']}: its signed record cannot be read; it is tried again: {e['why']}",
     "claiming without": lambda e: (
-        f"the claim leaves out round {', '.join(map(str, e['rounds']))}: {e['why']}. Keep your home folder: its receipts "
-        "prove your part; ask the platform about it"
+        f"the claim is made without round {', '.join(map(str, e['rounds']))}: {e['why']}. Keep your home folder: its receipts "
+        "prove your part, and `crowdfl participant claim` claims it later; ask the platform about it"
     ),
     "claim refused": lambda e: (
-        f"the platform says that your whole claim is refused: {e['why']}. It is kept, and tried again. `crowdfl participant "
-        "claim --without-missing` claims without your newest rewards; keep your home folder, and ask the platform about it"
+        f"the platform says that your claim is refused: {e['why']}. It is kept, and tried again. Keep your home folder, and "
+        "ask the platform about it"
     ),
     "not paid": lambda e: f"not paid: {e['why']}",
+    "words differ": lambda e: (
+        f"round {e['round']}: the platform said that {SpWord(e['said']).words}; what the second server has signed says: "
+        f"{CspWord(e['signed']).words}. That counts. Both are kept: `crowdfl participant evidence` shows them, and whom to "
+        "send them to"
+    ),
     "given up": lambda e: (
         f"round {e['round']} was given up or cancelled: your upload was not averaged, nobody is paid for it"
     ),
@@ -152,7 +166,7 @@ class Agent:
         self._sleeping(self.turns(definition, trainer, invitation, claim=claim))
 
     def claim(self) -> None:
-        """Wait until the task has ended, and claim what was earned; a refusal is an event."""
+        """Claim what was earned, and wait for what the platform may still show; a refusal is an event."""
         self._sleeping(self._claim())
 
     def turns(self, definition: Definition, trainer: Trainer, invitation: str, *, claim: bool = True) -> Waits[None]:
@@ -161,8 +175,9 @@ class Agent:
             trainer.prepare(definition.shape)  # someone who cannot train must not take a place
         if not self.person.has_left:  # someone who has left can still claim, and comes back with `join`
             yield from self._patiently(lambda: self.person.join(invitation))
-        yield from self._follow(trainer, definition.settings.window)
-        if claim and definition.settings.budget is not None:
+        claims = claim and definition.settings.budget is not None
+        yield from self._follow(trainer, definition.settings.window, claims=claims)
+        if claims:
             yield from self._claim()
 
     def _sleeping(self, waits: Waits[_Result]) -> _Result:
@@ -175,25 +190,40 @@ class Agent:
             self.sleep(seconds)
 
     def _claim(self) -> Waits[None]:
+        """At the end: until everything is claimed that the platform shows."""
         looks = self._idle().start()
         while True:
             try:
                 yield from self._patiently(self.person.claim)
             except NotReady:
-                yield looks.fail()
+                pass
             except (ClaimRefused, TooLate) as refusal:
                 self.person.on_event("not paid", {"why": str(refusal)})
                 return
             else:
-                return
+                if not self.person.awaits_rewards:
+                    return
+            yield looks.fail()
 
-    def _follow(self, trainer: Trainer, window: float) -> Waits[None]:
+    def _claim_early(self) -> None:
+        """While the task runs: what can be claimed already. A refusal is kept, and tried again."""
+        try:
+            self.person.claim()
+        except (ClaimRefused, TooLate) as refusal:
+            self.person.on_event("not paid", {"why": str(refusal)})
+        except NotReady:
+            pass
+
+    def _follow(self, trainer: Trainer, window: float, *, claims: bool) -> Waits[None]:
         """Step by step until the task has ended. Polls less often while nothing happens."""
         looks = self._idle(longest=min(_LONGEST, max(3.0, window / 15))).start()
         while True:
-            if (yield from self._patiently(lambda: self._step(trainer))):
+            did = yield from self._patiently(lambda: self._step(trainer))
+            if claims and self.person.has_claims:
+                yield from self._patiently(self._claim_early)
+            if did:
                 looks.succeed()
-            elif self.person.state in _UNDER_WAY:
+            elif self.person.state in _UNDER_WAY or (self.person.state == "left" and self.person.awaits_words):
                 yield looks.fail(self.person.come_back)
             else:
                 return

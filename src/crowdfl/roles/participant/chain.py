@@ -3,9 +3,9 @@
 In a task with a server step the digest of its state after every round stays too, so that people can compare.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -61,16 +61,38 @@ class KeptChain:
         if not self.has_record(number):
             self.blobs.put(self._record(number), record)
 
+    def keep_end(self, number: int, end: bytes) -> None:
+        """For good: CSP's signed word that nothing of a round is opened."""
+        if self.has_record(number):
+            self._refuse_second(number, end)
+        self.blobs.put(f"{self.folder}/{number}/end", end)
+
     def has_record(self, number: int) -> bool:
         return self.blobs.has(self._record(number))
 
+    def record(self, number: int) -> bytes:
+        return self.blobs.get(self._record(number))
+
+    def has_word(self, number: int) -> bool:
+        """Whether CSP's signed word about a round is here: its record, or its end."""
+        return self.has_record(number) or self.has_end(number)
+
+    def has_end(self, number: int) -> bool:
+        return self.blobs.has(f"{self.folder}/{number}/end")
+
     def require_only(self, number: int, record: bytes) -> None:
-        """Wherever a record of a round is shown, it is the one that is kept."""
-        if self.has_record(number) and self.blobs.get(self._record(number)) != record:
-            raise RolledBack(
-                f"CSP has signed two records of round {number}, and this device has both: a server was set back, or cheats. "
-                "Take no further part in this task"
-            )
+        """Wherever a record of a round is shown, it is the one that is kept. Of two, both are: they are evidence."""
+        if self.has_word(number) and not (self.has_record(number) and self.record(number) == record):
+            self._refuse_second(number, record)
+
+    def _refuse_second(self, number: int, word: bytes) -> NoReturn:
+        second = f"{self.folder}/{number}/second-record"
+        if not self.blobs.has(second):
+            self.blobs.put(second, word)
+        raise RolledBack(
+            f"CSP has signed two records of round {number}, and this device has both: a server was set back, or cheats. "
+            "Take no further part in this task"
+        )
 
     def require_forward(self, status: Mapping[str, Any]) -> None:
         """A task under way must not show a round as unfinished that CSP's signed record is here of."""
@@ -89,13 +111,13 @@ class KeptChain:
 
     def catch_up(
         self, reader: ReaderProtocol, number: int, status: Callable[[], Mapping[str, Any]], fetch: Fetch
-    ) -> None:
+    ) -> Iterator[tuple[int, Average]]:
         """The averages that a round's follows from and that were not read yet, in order; `status` says which there are."""
         last = self.last()
         behind = isinstance(reader, FollowsModel) and last < number - 1
         for entry in status()["rounds"] if behind else ():
             if last < entry["number"] < number and entry["state"] == "rewarded":
-                self.read(reader, entry["number"], fetch(entry["number"]))
+                yield entry["number"], self.read(reader, entry["number"], fetch(entry["number"]))
 
     def _keep(self, number: int, reader: ReaderProtocol) -> None:
         """After a read. A crash in between leaves two, of which the later counts."""

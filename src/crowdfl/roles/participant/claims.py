@@ -1,181 +1,308 @@
-"""A participant's one claim: which rewards go into it, what is waited for, and what becomes of those that cannot.
+"""A participant's claim: which rounds go into it, when it is sent, and what SP has answered of each.
 
-A claim is paid once. A reward that the platform does not show, or says to be refused, is therefore waited for: a day after the
-end, but not past half of the time to claim; where the platform merely fails, until a quarter is left. Then the rest is claimed,
-and the person told. Receipts, rewards and refused claims are kept: the platform's word is not enough to give them up.
+A claim is cumulative: the newest one names every round that can be claimed so far, and where to be paid. CSP attests by person
+and round, so that a claim of some rounds forfeits none, and the same one again is the same payment: nothing is waited for, and
+nothing is given up. Receipts, rewards, the newest claim, SP's answer to it and refused claims are kept. That SP has booked a
+claim does not say that anybody was paid.
 """
 
 import contextlib
 import hashlib
 import json
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
-from crowdfl.errors import MasksDoNotFit, NotReady, TooLate
-from crowdfl.protocols.capabilities import NO_CLAIMS, MakesClaims
+from crowdfl.documents.destination import destination_name
+from crowdfl.documents.signed import Definition
+from crowdfl.errors import ClaimRefused, Conflict, MasksDoNotFit, NotReady, TooLate, WrongAmount
+from crowdfl.protocols.capabilities import PaysOpenly
+from crowdfl.protocols.claims import Beside
+from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol
+from crowdfl.protocols.registry import profile_named
+from crowdfl.roles.participant.evidence import CspWord, SpWord
 from crowdfl.roles.ports import Blobs, replace_blob
+from crowdfl.roles.records import PaidClaim
 
-if TYPE_CHECKING:
-    from crowdfl.roles.participant.participant import Participant
-
-_LONGEST_WAIT = 86400.0  # seconds
-_FAR = 8  # parts of the time to claim that the platform's clock and this device's may differ by
-_LOOKS = 10  # a few minutes, as an agent looks
+_UNDER_WAY = ("running", "paused")
+_AGAIN = 3600.0  # seconds until what is disputed, or was refused, is asked about again
+_LONGEST_WAIT = 86400.0  # seconds after the last day of rounds until an owner is told what SP does not show
 
 
-@dataclass
-class ClaimTime:
-    """What this process itself knows of the time to claim: a platform whose clock jumps must not hurry anyone.
+@dataclass(frozen=True)
+class _Contents:
+    """What a claim says."""
 
-    A device's clock may be wrong too. After a few looks the platform is believed.
-    """
+    rounds: tuple[int, ...]  # with a reward
+    unused: tuple[int, ...]
+    destination: str  # the hash, in hex
+    counter: int
 
-    now: Callable[[], float] = time.time
-    _seen: tuple[float, float] | None = None  # when, and how much time there was at least
-    _doubted: int = 0
+    def kept(self) -> str:
+        return json.dumps(vars(self))
 
-    def saw_running(self, window: float) -> None:
-        self._seen, self._doubted = (self.now(), window), 0
+    def beside(self) -> Beside:
+        return Beside(self.unused, bytes.fromhex(self.destination), self.counter)
 
-    def believed(self, left: float | None, window: float) -> float | None:
-        """What the platform says is left; None where it does not know, or where that cannot be."""
-        if left is None:
-            return None
-        if self._seen is None:
-            self._seen = self.now(), left
-        seen, before = self._seen
-        if left >= before - (self.now() - seen) - window / _FAR or self._doubted >= _LOOKS:
-            return left
-        self._doubted += 1
-        return None
+
+class ClaimsService(Protocol):
+    """What a claim asks of `ParticipantSp`, and no more."""
+
+    def claim(self, task: str, claim: bytes, keys: ParticipantKeys) -> PaidClaim: ...
+
+
+class Claimant(Protocol):
+    """What a claim needs of the participant whose it is."""
+
+    task: str
+    blobs: Blobs
+    unread: dict[int, bool]  # rewards that could not be read: may that pass?
+
+    @property
+    def on_event(self) -> Callable[[str, Mapping[str, Any]], None]: ...
+    @property
+    def now(self) -> Callable[[], float]: ...
+    @property
+    def sp(self) -> ClaimsService: ...
+    @property
+    def definition(self) -> Definition: ...
+    @property
+    def keys(self) -> ParticipantKeys: ...
+    @property
+    def currency(self) -> str: ...
+    @property
+    def destination(self) -> tuple[bytes, int]: ...  # the newest one, sealed, and its counter
+    def look_again(self) -> Mapping[str, Any]: ...
+    def claims_until(self, status: Mapping[str, Any]) -> int: ...
+    def has_earned(self, number: int) -> bool: ...
+    def open_at_end(self, number: int) -> None: ...
+    def unused_rounds(self) -> list[int]: ...
+    def rewards(self) -> dict[int, int]: ...
+    def tell_difference(self, number: int, said: SpWord, signed: CspWord) -> None: ...
+    def send_destination(self, *, again: bool) -> None: ...
+    def new_side(self) -> ParticipantProtocol: ...
 
 
 class Claiming:
     """The claim of a participant."""
 
-    def __init__(self, person: "Participant") -> None:
+    def __init__(self, person: Claimant) -> None:
         self.person, self.blobs, self.tell = person, person.blobs, person.on_event
 
-    def claim(self, *, without_missing: bool) -> int:
-        if self.blobs.has("paid"):
-            return int(self.blobs.get("paid"))
-        if not self.blobs.has("claim"):
-            self._make(self._rounds(without_missing=without_missing))
+    def claim(self) -> int:
+        """Claim all that can be claimed now; millionths that SP has booked so far. `NotReady` if there is nothing yet."""
+        status = self.person.look_again()
+        self._require_open(status)
+        if status["state"] not in _UNDER_WAY:
+            self._read_last(status)
+        self._send_destination(status)
+        contents = self._contents()
+        if not contents.rounds and not contents.unused:
+            if status["state"] in _UNDER_WAY or _is_under_way(status):
+                raise NotReady("there is nothing to claim yet: come back when a round is rewarded")
+            missing = self._missing(status)
+            if self._may_be_shown(missing, status):
+                raise NotReady(f"the platform does not show the reward of round {_listed(missing)}: come back later")
+            return 0
+        if status["state"] == "settled":
+            self._require_booked(contents)
+            return self.booked or 0
+        rounds = list(contents.rounds)
         while True:
             try:
-                return self._send()
-            except NotReady:
-                self.blobs.delete("claim")  # made too early: later rewards are not in it
-                raise
-            except MasksDoNotFit as refusal:  # so SP says: CSP was restored, and has lost the newest rounds
-                self._keep_refused(str(refusal))
-                if not without_missing:
-                    self._wait_for_masks(refusal)
-                if not self._make_smaller(str(refusal)):
-                    raise
+                self._send(_Contents(tuple(rounds), contents.unused, contents.destination, contents.counter), status)
+            except ClaimRefused as refusal:
+                self._note_refused(str(refusal), contents, status)
+                if isinstance(refusal, WrongAmount) and len(rounds) > 1:
+                    rounds = self._attested_alone(rounds, contents, status)
+                    continue
+                newest = rounds.pop() if rounds else None
+                if not isinstance(refusal, MasksDoNotFit) or not (rounds or contents.unused):
+                    raise  # else SP says that CSP was set back, and has lost the newest rounds
+                self.tell("claiming without", {"rounds": [newest], "why": str(refusal)})
+            else:
+                if len(rounds) == len(contents.rounds):
+                    self.blobs.delete("claim-refused")
+                return self.booked or 0
 
-    def claim_again(self) -> int:
-        """The same claim is the same payment."""
-        paid = int(self.blobs.get("paid"))
-        with contextlib.suppress(NotReady):  # its time is over
-            return self._send()
-        return paid
+    def _attested_alone(self, rounds: Sequence[int], contents: _Contents, status: Mapping[str, Any]) -> list[int]:
+        """Where a server has altered what one round paid: the others are claimed all the same."""
+        found = []
+        for number in rounds:
+            try:
+                self._send(replace(contents, rounds=(number,)), status)
+            except WrongAmount as refusal:
+                self.tell("claiming without", {"rounds": [number], "why": str(refusal)})
+            else:
+                found.append(number)
+        if not found or len(found) == len(rounds):
+            raise WrongAmount("CSP attests no claim of these rounds: show somebody what was claimed")
+        return found
 
-    def _send(self) -> int:
+    def is_due(self, status: Mapping[str, Any]) -> bool:
+        """Whether something can be claimed that SP has not answered."""
+        try:
+            self._require_open(status)
+        except NotReady:
+            return False
+        contents = self._contents()
+        if status["state"] == "settled" or not (contents.rounds or contents.unused):
+            return False
+        refused = self._kept("claim-refused")
+        if refused.get("of") == self._name(contents, status):
+            return self._is_again(refused)
+        answered = self._kept("claim-answered")
+        if answered.get("of") != self._name(contents, status):
+            return True
+        return bool(self.disputed) and self._is_again(answered)
+
+    @property
+    def booked(self) -> int | None:
+        """Millionths that SP says to pay; None before it has answered."""
+        return self.answer.amount if self.blobs.has("claim-answered") else None
+
+    @property
+    def answer(self) -> PaidClaim:
+        """SP's word of each round that was claimed."""
+        found = self._kept("claim-answered").get("answer", {})
+        said = [found.get(how, {}) for how in ("paid", "unused", "disputed")]
+        return PaidClaim(*({int(number): int(amount) for number, amount in one.items()} for one in said))
+
+    @property
+    def disputed(self) -> list[int]:
+        return sorted(self.answer.disputed)
+
+    def waits(self, status: Mapping[str, Any]) -> bool:
+        """Whether the platform may still show a reward of a task that is over. Once it is not waited for, its owner is told."""
+        missing = self._missing(status)
+        if status["state"] == "settled" or not missing:
+            return False
+        if self._may_be_shown(missing, status):
+            return True
+        self.tell("claiming without", {"rounds": missing, "why": "the platform does not show their rewards"})
+        return False
+
+    def _may_be_shown(self, missing: Sequence[int], status: Mapping[str, Any]) -> bool:
+        """A day long, but not past half of the time to claim; where the platform merely fails, until a quarter is left."""
+        if status["state"] == "settled" or not missing:
+            return False
+        left, window = self.person.claims_until(status) - self.person.now(), self.person.definition.claim_window
+        fails = any(self.person.unread.get(number) for number in missing)  # and may be back at any moment
+        return left > (window / 4 if fails else max(window / 2, window - _LONGEST_WAIT))
+
+    def _require_open(self, status: Mapping[str, Any]) -> None:
+        """As SP: where anyone can compute what a round pays, at once; else after the last round."""
+        settings = self.person.definition.settings
+        profile = profile_named(settings.profile)
+        if isinstance(profile, PaysOpenly) and profile.pays_openly(settings):
+            return
+        if status["state"] in _UNDER_WAY or _is_under_way(status):
+            raise NotReady("rewards of this task are claimed after its last round: come back then")
+
+    def _read_last(self, status: Mapping[str, Any]) -> None:
+        """Whoever was away may not have read the last rounds. What CSP has signed, and SP does not show, is told."""
+        rewarded = [entry["number"] for entry in status["rounds"] if entry["state"] == "rewarded"]
+        for number in rewarded:
+            self.person.open_at_end(number)
+        for number in self._opened():
+            if number not in rewarded:  # an SP that was restored, or lies
+                self.person.tell_difference(number, SpWord.NO_AVERAGE, CspWord.ACCEPTED)
+
+    def _missing(self, status: Mapping[str, Any]) -> list[int]:
+        known = {entry["number"] for entry in status["rounds"] if entry["state"] == "aborted"} | set(self._opened())
+        every = range(1, self.person.definition.settings.rounds + 1)  # whatever the platform lists
+        return [number for number in every if number not in known and self._is_owed(number)]
+
+    def _is_owed(self, number: int) -> bool:
+        return self.person.has_earned(number) and not self.blobs.has(f"rounds/{number}/no-reward")
+
+    def _opened(self) -> list[int]:
+        """Those with a reward that the servers computed."""
+        every = range(1, self.person.definition.settings.rounds + 1)
+        return [number for number in every if self.blobs.has(f"rounds/{number}/reward")]
+
+    def _contents(self) -> _Contents:
+        """All that can be claimed now. A destination is named once SP has it."""
+        sealed, counter = self.person.destination
+        before = self._kept("claim-made")
+        if counter and self.blobs.has(f"destinations/{counter}-sent"):
+            where = destination_name(sealed).hex(), counter
+        else:
+            where = str(before.get("destination", "")), int(before.get("counter", 0))
+        return _Contents(tuple(self._opened()), tuple(self.person.unused_rounds()), *where)
+
+    def _send_destination(self, status: Mapping[str, Any]) -> None:
+        """First: then the claim can name it. An SP that was restored may have lost it."""
+        again = self._kept("claim-answered").get("epoch", "") != _epoch(status)
+        with contextlib.suppress(Conflict):  # claims have ended for it
+            self.person.send_destination(again=again)
+
+    def _send(self, contents: _Contents, status: Mapping[str, Any]) -> None:
+        if not self.blobs.has("claim") or self._kept("claim-made") != json.loads(contents.kept()):
+            self._make(contents)
+        before = self.answer
         outcome = self.person.sp.claim(self.person.task, self.blobs.get("claim"), self.person.keys)
-        replace_blob(self.blobs, "paid", str(outcome.amount).encode())
-        paid = {"millionths": outcome.amount, "currency": self.person.definition.settings.currency}
-        self.tell("paid", paid | ({"missing": outcome.short} if outcome.short else {}))
-        return outcome.amount
+        said = {"paid": outcome.paid, "unused": outcome.unused, "disputed": outcome.disputed}
+        kept = {"of": self._name(contents, status), "at": self.person.now(), "epoch": _epoch(status), "answer": said}
+        first = not self.blobs.has("claim-answered")
+        replace_blob(self.blobs, "claim-answered", json.dumps(kept).encode())
+        if first or self.answer != before:
+            self._tell_answer(contents)
 
-    def _make(self, rounds: Sequence[int]) -> None:
+    def _tell_answer(self, contents: _Contents) -> None:
+        """By what CSP has signed: an SP that pays less would also say that less was claimed."""
+        answer, earned = self.answer, self.person.rewards()
+        got = {**answer.paid, **answer.unused}
+        asked = [number for number in (*contents.rounds, *contents.unused) if number not in answer.disputed]
+        short = {number: earned[number] - got.get(number, 0) for number in asked if got.get(number, 0) < earned[number]}
+        told = {"millionths": answer.amount, "currency": self.person.currency}
+        told |= {"missing": short} if short else {}
+        self.tell("claimed", told | ({"disputed": dict(answer.disputed)} if answer.disputed else {}))
+
+    def _make(self, contents: _Contents) -> None:
         side = self.person.new_side()
-        for number in self._opened(rounds):
+        for number in contents.rounds:
             side.open_reward(self.blobs.get(f"rounds/{number}/reward"), number)
-        if not isinstance(side, MakesClaims):
-            raise NO_CLAIMS
-        claim = side.claim()
-        self.blobs.delete("claim")  # first: a crash must not leave a claim whose rounds nobody knows
-        replace_blob(self.blobs, "claimed-rounds", json.dumps(list(rounds)).encode())
+        claim = side.claim(contents.beside())
+        self.blobs.delete("claim")  # first: a crash must not leave a claim of other contents
+        replace_blob(self.blobs, "claim-made", contents.kept().encode())
         self.blobs.put("claim", claim)
 
-    def _keep_refused(self, why: str) -> None:
+    def _note_refused(self, why: str, contents: _Contents, status: Mapping[str, Any]) -> None:
         """Nobody but SP says that CSP refuses it: the person is told, and can show what was claimed."""
         claim = self.blobs.get("claim")
         evidence = f"refused-claims/{hashlib.sha256(claim).hexdigest()[:16]}"
         if not self.blobs.has(evidence):
             self.blobs.put(evidence, claim)
             self.tell("claim refused", {"why": why})
+        kept = {"of": self._name(contents, status), "at": self.person.now()}
+        replace_blob(self.blobs, "claim-refused", json.dumps(kept).encode())
 
-    def _make_smaller(self, why: str) -> bool:
-        """Without the newest round; False if there would be nothing left."""
-        rounds = json.loads(self.blobs.get("claimed-rounds"))
-        newest = self._opened(rounds)[-1:]
-        rest = [number for number in rounds if number not in newest]
-        if not newest or not rest:
-            return False
-        self.tell("claiming without", {"rounds": newest, "why": why})
-        self._make(rest)
-        return True
+    def _require_booked(self, contents: _Contents) -> None:
+        """Of a task whose books are closed."""
+        answer = self.answer
+        open_items = {*contents.rounds, *contents.unused} - {*answer.paid, *answer.unused, *answer.disputed}
+        if open_items:
+            raise TooLate("the platform says that the time to claim is over, and that what was unclaimed has returned")
 
-    def _opened(self, rounds: Sequence[int]) -> list[int]:
-        """Those with a reward that the servers computed: what an unused upload earns, SP owes by its receipt alone."""
-        return [number for number in rounds if self.blobs.has(f"rounds/{number}/reward")]
+    def _name(self, contents: _Contents, status: Mapping[str, Any]) -> str:
+        return f"{_epoch(status)} {contents.kept()}"
 
-    def _rounds(self, *, without_missing: bool) -> list[int]:
-        """The rounds to claim: whoever was away may not have read the last."""
-        status = self.person.sp.status(self.person.task)
-        rewarded = _rewarded(status)
-        for number in rewarded:
-            self.person.open_at_end(number)
-        earned = list(self.person.rewards())
-        missing = [number for number in rewarded if number not in earned and self._is_owed(number)]
-        lost = [number for number in self._opened(earned) if number not in rewarded]  # an SP that was restored
-        missing += lost
-        if missing and not without_missing:
-            self._wait_for(missing, status)
-        if missing:
-            self.tell("claiming without", {"rounds": missing, "why": "the platform does not show their rewards"})
-        return [number for number in earned if number not in lost]
+    def _is_again(self, noted: Mapping[str, Any]) -> bool:
+        return bool(abs(self.person.now() - float(noted.get("at", 0.0))) >= _AGAIN)
 
-    def _is_owed(self, number: int) -> bool:
-        return holds_receipt(self.blobs, number) and not self.blobs.has(f"rounds/{number}/no-reward")
-
-    def _wait_for(self, missing: Sequence[int], status: Mapping[str, Any]) -> None:
-        fails = any(self.person.unread.get(number) for number in missing)  # and may be back at any moment
-        if self._is_early(status, fails=fails):
-            raise NotReady(
-                f"the platform does not show the reward of round {', '.join(map(str, missing))}, and a claim is paid once: "
-                "come back later, or claim the rest without it"
-            )
-
-    def _wait_for_masks(self, refusal: MasksDoNotFit) -> None:
-        """The claim stays as it is: only SP says that CSP refuses it."""
-        if self._is_early(self.person.sp.status(self.person.task), fails=False):
-            raise NotReady(
-                f"the platform says that the whole claim is refused ({refusal}), and a claim is paid once: come back later, "
-                "or claim without the newest rewards"
-            )
-
-    def _is_early(self, status: Mapping[str, Any], *, fails: bool) -> bool:
-        window = float(self.person.definition.claim_window)
-        least = window / 4 if fails else max(window / 2, window - _LONGEST_WAIT)
-        believed = self.person.claim_time.believed(status.get("claim_seconds_left"), window)
-        return believed is None or believed > least  # None: nobody knows what time it is, and nothing ends meanwhile
+    def _kept(self, name: str) -> dict[str, Any]:
+        return dict(json.loads(self.blobs.get(name))) if self.blobs.has(name) else {}
 
 
-def holds_receipt(blobs: Blobs, number: int) -> bool:
-    """Also one of an upload that SP says to have lost since: its signature stands."""
-    return blobs.has(f"rounds/{number}/receipt") or blobs.has(f"rounds/{number}/lost-receipt")
+def _listed(rounds: Sequence[int]) -> str:
+    return ", ".join(map(str, rounds))
 
 
-def _rewarded(status: Mapping[str, Any]) -> list[int]:
-    """The rounds that were rewarded, of a task that has ended."""
-    if status["state"] == "settled":
-        raise TooLate("the deadline for claims has passed, and what was unclaimed went back to the requester")
-    under_way = [entry for entry in status["rounds"] if entry["state"] not in ("rewarded", "aborted")]
-    if status["state"] in ("running", "paused") or under_way:
-        raise NotReady("rewards are claimed once, after the end of the task: come back then")
-    return [entry["number"] for entry in status["rounds"] if entry["state"] == "rewarded"]
+def _is_under_way(status: Mapping[str, Any]) -> bool:
+    """Whether a round may still be rewarded, of a task that was cancelled too."""
+    return any(entry["state"] not in ("rewarded", "aborted") for entry in status["rounds"])
+
+
+def _epoch(status: Mapping[str, Any]) -> str:
+    return str(status.get("epoch", ""))

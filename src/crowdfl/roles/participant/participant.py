@@ -7,8 +7,9 @@ bytes, so that it is the same upload.
 import contextlib
 import hashlib
 import json
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from crowdfl.crypto.blocks import Block
@@ -18,6 +19,7 @@ from crowdfl.crypto.sealing import ReaderKey, SigningKey
 from crowdfl.documents.destination import Destination, checked
 from crowdfl.documents.signed import (
     Appointment,
+    ClaimsExtension,
     Consent,
     ConsentReceipt,
     Definition,
@@ -35,6 +37,7 @@ from crowdfl.errors import (
     DocumentError,
     EnrolmentOver,
     Forbidden,
+    FormatError,
     NotAuthenticated,
     NotDrawn,
     NothingToContribute,
@@ -56,7 +59,14 @@ from crowdfl.errors import (
 )
 from crowdfl.learning.models.forms import from_safetensors, to_safetensors
 from crowdfl.learning.models.shape import Weights
-from crowdfl.protocols.capabilities import FollowsModel, ReadsRecords, ScalesDown, TakesRandomizers
+from crowdfl.protocols.capabilities import (
+    DealsFiles,
+    FollowsModel,
+    PaysByRecord,
+    ReadsRecords,
+    ScalesDown,
+    TakesRandomizers,
+)
 from crowdfl.protocols.profile import (
     Average,
     ParticipantKeys,
@@ -66,16 +76,18 @@ from crowdfl.protocols.profile import (
 from crowdfl.protocols.registry import profile_named
 from crowdfl.reasons import Reason
 from crowdfl.roles.participant.chain import KeptChain
-from crowdfl.roles.participant.claims import Claiming, ClaimTime, holds_receipt
+from crowdfl.roles.participant.claims import Claiming
 from crowdfl.roles.participant.enrolment import EnrollingKgc, enrol, takes_a_place
+from crowdfl.roles.participant.evidence import CspWord, Evidence, SpWord, contradicts, holds_receipt, signed_of
 from crowdfl.roles.ports import Blobs, Stock, replace_blob
-from crowdfl.roles.records import NOT_OPEN, PaidClaim
+from crowdfl.roles.records import NOT_OPEN, PaidClaim, RoundState, last_claims, taking_uploads
 from crowdfl.settings import DELTA
 
 LEAST_PARTICIPANTS = 5
 INVITATION, LEAST = "invitation", "least-participants"  # what a home folder keeps of joining
 CHARGED = "charged.json"  # what it keeps of differential privacy
 CONSENT_COPY = "consent.json"
+_UNDER_WAY = ("running", "paused")
 _LONGEST_REST = 3600.0  # seconds: a platform that asks for more is looked at all the same
 _NO_ROOM = {"full": TaskFull, "over": EnrolmentOver, "ended": TaskNotRunning}
 Train = Callable[[Weights, Mapping[str, Any], int], tuple[Weights, int]]
@@ -95,6 +107,9 @@ class ParticipantSp(Protocol):
     def uploaded(self, task: str, number: int, keys: ParticipantKeys) -> str | None: ...  # the digest that SP holds
     def is_drawn(self, task: str, number: int, keys: ParticipantKeys) -> bool: ...  # for this round
     def average(self, task: str, number: int, keys: ParticipantKeys) -> bytes: ...
+    def end(
+        self, task: str, number: int, keys: ParticipantKeys
+    ) -> bytes: ...  # CSP's word on a round that was given up
     def reward(self, task: str, number: int, keys: ParticipantKeys) -> bytes: ...
     def claim(self, task: str, claim: bytes, keys: ParticipantKeys) -> PaidClaim: ...
     def pay_to(self, task: str, sealed: bytes, keys: ParticipantKeys) -> None: ...
@@ -129,11 +144,12 @@ class Participant:
     charged_elsewhere: float = 0.0  # epsilon of its owner's other tasks
     language: str = ""  # its owner's, or locale
     agree: str | None = None  # the version of the consent text that its owner has read and agrees to
-    claim_time: ClaimTime = field(default_factory=ClaimTime, repr=False)
+    now: Callable[[], float] = field(default=time.time, repr=False)  # this device's clock
     _stock: Stock | None = field(default=None, repr=False)
     _side: ParticipantProtocol | None = field(default=None, repr=False)
     _joined: Definition | None = field(default=None, repr=False)
     _keys: ParticipantKeys | None = field(default=None, repr=False)
+    _latest: Mapping[str, Any] | None = field(default=None, repr=False)  # at the last step
     _epoch: str | None = field(default=None, repr=False)  # SP's, when this participant last looked
     _looked: dict[int, tuple[str, int]] = field(default_factory=dict, repr=False)  # by round: epoch, uploads
     _undrawn: dict[int, tuple[str | None, int]] = field(
@@ -141,6 +157,15 @@ class Participant:
     )  # by round: epoch, people drawn
     _told: set[tuple[str, int, str]] = field(default_factory=set, repr=False)  # what need not be told again
     unread: dict[int, bool] = field(default_factory=dict, repr=False)  # rewards that could not be read: may that pass?
+
+    def claims_until(self, status: Mapping[str, Any]) -> int:
+        """The last moment of claims, in seconds since 1970: by the definition, or a later one by CSP's word, which is kept."""
+        shown, kept, side = status.get("claims_extended"), "claims-extended", self.side
+        if isinstance(shown, str) and not self.blobs.has(kept):
+            with contextlib.suppress(CrowdFLError):  # another's word changes nothing
+                ClaimsExtension.open_of(shown, self.definition, side.csp_key)
+                self.blobs.put(kept, shown.encode())
+        return last_claims(self.definition, self.blobs.get(kept).decode() if self.blobs.has(kept) else None)
 
     def on_wait(self, why: Exception, seconds: float) -> None:
         """Tell what is waited for; also for the links to the platform, at each attempt that failed."""
@@ -196,10 +221,10 @@ class Participant:
         keys_ = self.keys
         if definition.consent.version and not self.blobs.has("consent"):
             language = definition.language_for(self.language, consent=True)
-            agreed = Consent.of(definition, keys_.signing.public, self.claim_time.now(), language)
+            agreed = Consent.of(definition, keys_.signing.public, self.now(), language)
             self.blobs.put("consent", agreed.sign(keys_.signing).encode())
         if not self.blobs.has("certificate"):
-            enrolled = enrol(self.kgc, self.task, invitation, keys_, self.kgc_key)
+            enrolled = enrol(self.kgc, definition, invitation, keys_, self.kgc_key)
             appointment.require_key(self._new_side(definition, enrolled.bundle).fingerprint)
             self.blobs.put("definition", text.encode())
             for left in ("bundle", INVITATION):  # by a crash; nothing was done with them
@@ -251,27 +276,65 @@ class Participant:
 
     def step(self, train: Train, evaluate: Evaluate | None = None) -> bool:
         """Do what is due: read new averages and rewards, and take part in an open round. True if anything was done."""
-        status = self.sp.status(self.task)
+        status = self.look_again()
         self.state, self.come_back = status["state"], _seconds(status.get("come_back"))
-        if self.has_left and self.state in ("running", "paused"):
-            self.state = "left"
-            self._send_leave()
-            return False
-        if self.state in ("running", "paused"):
-            self.claim_time.saw_running(float(self.definition.claim_window))
-        self._chain.require_forward(status)
+        try:
+            if self.has_left and self.state in _UNDER_WAY:
+                self.state = "left"
+                return self._step_left(status)
+            return self._step(status, train, evaluate)
+        except RolledBack as wrong:
+            self._stop(str(wrong))
+            return True
+
+    def _step_left(self, status: Mapping[str, Any]) -> bool:
+        """Nothing is sent any more. What was made may be judged, used and paid all the same: CSP's word of it is read."""
+        self._send_leave()
+        did = False
+        for entry in status["rounds"]:
+            if entry["state"] == "rewarded":
+                did |= self._read_own(entry["number"])
+            if entry["state"] == "aborted":
+                did |= self._explain(entry["number"], status["state"], unused=bool(entry.get("unused")))
+        return did
+
+    def _step(self, status: Mapping[str, Any], train: Train, evaluate: Evaluate | None) -> bool:
+        if isinstance(profile_named(self.definition.settings.profile), DealsFiles):  # else a restored SP goes on
+            self._chain.require_forward(status)
         self._come_back(status)
         did = False
         for entry in status["rounds"]:
             number, state = entry["number"], entry["state"]
-            if state == "open" or self.blobs.has(f"rounds/{number}/upload"):  # its receipt may have been lost
+            if state in self._taking or self.blobs.has(f"rounds/{number}/upload"):  # its receipt may have been lost
                 did |= self._take_part(number, train, entry.get("drawn"))
-            if state == "rewarded":
+            if state in ("published", "rewarded"):
                 did |= self._read(number, evaluate)
+            if state == "rewarded":
                 did |= self._open_reward(number)
             if state == "aborted":
-                did |= self._explain(number, unused=bool(entry.get("unused")))
+                did |= self._explain(number, self.state, unused=bool(entry.get("unused")))
         return did
+
+    @property
+    def _taking(self) -> tuple[RoundState, ...]:
+        return taking_uploads(self.definition.settings)
+
+    @property
+    def awaits_words(self) -> bool:
+        """Whether CSP's signed word is missing about a round that an upload was made for."""
+        return isinstance(self.side, ReadsRecords) and bool(self._wordless())
+
+    def _wordless(self) -> list[int]:
+        """The rounds that an upload was made for, and of which CSP's word was not heeded, or is not here."""
+        rounds = range(1, self.definition.settings.rounds + 1)
+        return [number for number in filter(self._has_made, rounds) if not self._is_heeded(number)]
+
+    def _is_heeded(self, number: int) -> bool:
+        return self._chain.has_end(number) or self.blobs.has(f"rounds/{number}/heeded")
+
+    def _has_made(self, number: int) -> bool:
+        """An upload for a round, whatever became of it."""
+        return self.blobs.has(f"rounds/{number}/made") or holds_receipt(self.blobs, number)
 
     def _come_back(self, status: Mapping[str, Any]) -> None:
         """After SP was restored from a backup: enrol again, and forget the receipts of uploads that it no longer has."""
@@ -306,13 +369,51 @@ class Participant:
     def has_left(self) -> bool:
         return self.blobs.has("left")
 
-    def _explain(self, number: int, *, unused: bool) -> bool:
-        """A round that an upload was accepted for and that nobody is paid for; `unused`: before the servers looked at any."""
-        if self.blobs.has(f"rounds/{number}/given-up") or not holds_receipt(self.blobs, number):
+    def _explain(self, number: int, state: str, *, unused: bool) -> bool:
+        """A round that nobody is paid for; `unused`: before the servers looked at any upload, as SP says.
+
+        Where CSP signs what became of it, SP's word for that is not heard while anything may still be sent or claimed.
+        """
+        if self.blobs.has(f"rounds/{number}/given-up") or not self._has_made(number):
             return False
-        self.on_event("given up", {"round": number})
-        self._stop_if_unshown(this=not unused)
+        if isinstance(self.side, ReadsRecords):
+            heard = self._hear_end(self.side, number, unused=unused, again=state != "settled")
+            if heard or state != "settled":
+                return heard
+        if holds_receipt(self.blobs, number):
+            self.on_event("given up", {"round": number})
+            self._stop_if_unshown(this=not unused)
         self.blobs.put(f"rounds/{number}/given-up", b"unused" if unused else b"")
+        return True
+
+    def _hear_end(self, side: ReadsRecords, number: int, *, unused: bool, again: bool) -> bool:
+        """CSP's signed word about a round that SP has given up; `again`: it is looked for once more later."""
+        try:
+            end = self.sp.end(self.task, number, self.keys)
+            word = side.read_end(end, number)
+        except CrowdFLError as wrong:
+            if again:
+                self._tell_once("record missing", number, wrong)
+            return False
+        if word.record:  # its sum was opened all the same: what SP says of it cannot be
+            is_news = not self._chain.has_record(number)
+            self._chain.keep_record(number, word.record)
+            self._heed(number, word.standing)
+            self.tell_difference(number, SpWord.NO_AVERAGE, signed_of(word.standing))
+            return is_news
+        if unused and word.shown:
+            self.tell_difference(number, SpWord.NOBODY_LOOKED, CspWord.SHOWN)
+        taken = holds_receipt(self.blobs, number)
+        if taken:
+            self.on_event("given up", {"round": number})
+        # A CSP that looks, fails and signs that it has shown nothing would ask round after round: SP's word counts beside it.
+        shown = word.shown or (taken and not unused)
+        if word.standing is not None:
+            self._heed(number, word.standing)
+        else:
+            self._stop_if_unshown(this=shown)
+        self._chain.keep_end(number, end)
+        self.blobs.put(f"rounds/{number}/given-up", b"" if shown else b"unused")
         return True
 
     def _stop_if_unshown(self, *, this: bool) -> None:
@@ -356,10 +457,11 @@ class Participant:
 
     def _take_part(self, number: int, train: Train, drawn: int | None) -> bool:
         ends = any(self.blobs.has(f"rounds/{number}/{end}") for end in ("receipt", "refused", "nothing", "unused"))
-        if ends or self.has_left:
+        is_made = self.blobs.has(f"rounds/{number}/upload")
+        if ends or self.has_left or not self._has_words(number, is_made=is_made):
             return False
         self.require_company(self.definition)  # before the work; the number may have been raised since joining
-        if not self.blobs.has(f"rounds/{number}/upload"):
+        if not is_made:
             if not self._is_drawn(number, drawn or 0) or not self._has_caught_up(number):
                 return False
             try:
@@ -369,6 +471,26 @@ class Participant:
                 self.on_event("nothing to contribute", {"round": number, "why": str(nothing)})
                 return True
         return self.send(number)
+
+    def _has_words(self, number: int, *, is_made: bool = True) -> bool:
+        """Nothing is made before CSP's signed word is here about every round that an upload was made for, in whatever order SP
+        opens them, and nothing is sent before it is of every earlier one: a restored SP is sent what it had."""
+
+        def missing() -> list[int]:
+            return [other for other in self._wordless() if other < number or (other > number and not is_made)]
+
+        if not missing() or not isinstance(self.side, ReadsRecords):
+            return True
+        status = self.look_again()
+        for entry in status["rounds"]:
+            if entry["number"] != number and entry["state"] == "rewarded":
+                self._read_own(entry["number"])
+            if entry["number"] != number and entry["state"] == "aborted":
+                self._explain(entry["number"], status["state"], unused=bool(entry.get("unused")))
+        for earlier in missing():
+            why = NotReady(f"the platform does not show it, and nothing is sent for round {number} before it does")
+            self._tell_once("record missing", earlier, why)
+        return not missing() and not self.has_left  # by one of these words, or by its owner meanwhile
 
     def _is_drawn(self, number: int, people: int) -> bool:
         """Asked once a round, and again when SP has drawn more people, or was restored and may have drawn others."""
@@ -389,10 +511,13 @@ class Participant:
         self._catch_up(number)
         upload = self.side.encrypt_update(self.definition.shape.flat(weights), samples, number)
         self._charge()
+        self.blobs.put(f"rounds/{number}/made", b"")  # stays when the upload goes
         self.blobs.put(f"rounds/{number}/upload", upload)
-        factor = self.side.scaled if isinstance(self.side, ScalesDown) else None
-        scaled = {} if factor is None else {"scaled": round(factor, 4)}
-        self.on_event("trained", {"round": number, "samples": samples, "clipped": self.side.clipped} | scaled)
+        details: dict[str, Any] = {"round": number, "samples": samples, "clipped": self.side.clipped}
+        if isinstance(self.side, ScalesDown):
+            details |= {} if self.side.scaled is None else {"scaled": round(self.side.scaled, 4)}
+            details |= {} if self.definition.settings.epsilon is None else {"length": self.side.length}
+        self.on_event("trained", details)
 
     def _charge(self) -> None:
         """A task's whole epsilon, at its first upload: what leaves this device does not come back, whatever is opened of it."""
@@ -403,24 +528,40 @@ class Participant:
 
     def uploaded(self) -> list[int]:
         """The rounds that took an upload of this device."""
-        return [number for number in range(1, self.definition.settings.rounds + 1) if holds_receipt(self.blobs, number)]
+        return list(filter(self.has_earned, range(1, self.definition.settings.rounds + 1)))
+
+    def opened(self) -> list[int]:
+        """Those of them whose average was opened, by CSP's signed record."""
+        return list(filter(self._chain.has_record, self.uploaded()))
+
+    def has_earned(self, number: int) -> bool:
+        """By SP's receipt, or by CSP's record, whatever SP said."""
+        return holds_receipt(self.blobs, number) or self._is_accepted(number)
+
+    def _is_accepted(self, number: int) -> bool:
+        side = self.side
+        if not isinstance(side, ReadsRecords) or not self._chain.has_record(number):
+            return False
+        return side.standing_in(self._chain.record(number)) is None
 
     def epsilon(self) -> dict[str, float]:
         """Of this task, what was charged and what opened rounds have spent; of others, what was charged. Without noise, {}."""
         if self.definition.settings.epsilon is None:
             return {}
-        opened = sum(map(self._chain.has_record, self.uploaded()))
         charged = float(json.loads(self.blobs.get(CHARGED))["epsilon"]) if self.blobs.has(CHARGED) else 0.0
-        spent = self.definition.settings.epsilon_spent(opened)
+        spent = self.definition.settings.epsilon_spent(len(self.opened()))
         return {"charged": charged, "spent": spent, "others": self.charged_elsewhere}
 
     def send(self, number: int) -> bool:
         """Upload what was made for a round; a refusal is noted and told. True if there was an answer."""
         self.require_company(self.definition)
+        if self.has_left or not self._has_words(number):
+            return False
         upload = self.blobs.get(f"rounds/{number}/upload")
         try:
             receipt = self._send_as_enrolled(number, upload)
         except Replaced as why:
+            self.blobs.put(f"rounds/{number}/refused", str(why).encode())
             self._stop(str(why), "replaced")
             return True
         except Forbidden:
@@ -447,7 +588,7 @@ class Participant:
             return self.sp.send(self.task, number, self.keys, upload)
         except (NotAuthenticated, UnknownParticipant):
             before = self._epoch
-            self._come_back(self.sp.status(self.task))
+            self._come_back(self.look_again())
             if before in (None, self._epoch):
                 raise
         return self.sp.send(self.task, number, self.keys, upload)
@@ -476,19 +617,25 @@ class Participant:
                 raise  # the platform is away: training on an older model would be a pity
             self._tell_once("average missing", number, wrong)
             return False
-        if read.standing is not None and holds_receipt(self.blobs, number):
-            self._note_rejected(number, read.standing)  # first: with its average, a round is known to have taken it
+        self._heed(number, read.standing)  # first: with its average, a round is known to have taken it
         model = self.definition.shape.arrays(read.model)
         self.blobs.put(f"rounds/{number}/average", to_safetensors(self.definition.shape, model))
+        if read.noise is not None:
+            self.on_event("noise", {"round": number, **asdict(read.noise)})
         metrics = dict(evaluate(model, number)) if evaluate is not None else {}
         state = {} if read.state is None else {"state": read.state}
         self.on_event("read", {"round": number, **metrics, **state})
         return True
 
+    def _read_own(self, number: int) -> bool:
+        """The record of a round that an upload was made for, and what it pays."""
+        did = self._has_made(number) and self._read_record(number)
+        return self._open_reward(number) or did
+
     def _read_record(self, number: int) -> bool:
         """The last average is the requester's; CSP's record of it is everyone's. Nobody's claim waits for it."""
         if self._chain.has_record(number):
-            return False
+            return self._heed_kept(number)
         try:
             self._catch_up(number)
             if not isinstance(self.side, ReadsRecords):
@@ -500,9 +647,16 @@ class Participant:
         except CrowdFLError as wrong:
             self._tell_once("record missing", number, wrong)
             return False
-        if standing is not None and holds_receipt(self.blobs, number):
-            self._note_rejected(number, standing)
-        self._chain.keep_record(number, record)
+        self._chain.keep_record(number, record)  # first: whatever is heeded is here
+        self._heed(number, standing)
+        return True
+
+    def _heed_kept(self, number: int) -> bool:
+        """A record that is here, after a crash before it was heeded, or once SP has said something else of the upload."""
+        unheeded = self._chain.has_record(number) and self._has_made(number) and not self._is_heeded(number)
+        if not unheeded or not isinstance(self.side, ReadsRecords):
+            return False
+        self._heed(number, self.side.standing_in(self._chain.record(number)))
         return True
 
     def read(self, number: int) -> Average:
@@ -517,7 +671,8 @@ class Participant:
             self._chain.forget()
             self._side = None
         with self._reading() as side:
-            self._chain.catch_up(side, number, lambda: self.sp.status(self.task), self._publication)
+            for earlier, read in self._chain.catch_up(side, number, self.look_again, self._publication):
+                self._heed(earlier, read.standing)
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[ParticipantProtocol]:
@@ -543,13 +698,50 @@ class Participant:
             return False
         return True
 
+    def _heed(self, number: int, standing: Reason | None) -> None:
+        """What CSP has signed of this participant's upload counts, whatever SP said of it.
+
+        A record that does not name an upload without a receipt says nothing: it may have come too late. One that names it
+        counts also for a device that was set back, and has forgotten that it made one.
+        """
+        said, signed = self.evidence.said(number), signed_of(standing)
+        if signed is CspWord.ABSENT and not self._has_made(number):
+            return
+        if signed is not CspWord.ABSENT or said is SpWord.TAKEN:
+            if said is not None and contradicts(said, signed):
+                self.tell_difference(number, said, signed)
+            if standing is not None:
+                self._note_rejected(number, standing)
+            elif self._no_reward(number) is Reason.WITHDRAWN:
+                self.blobs.delete(f"rounds/{number}/no-reward")
+        if not self.blobs.has(f"rounds/{number}/heeded"):
+            self.blobs.put(f"rounds/{number}/heeded", b"")
+
+    def tell_difference(self, number: int, said: SpWord, signed: CspWord) -> None:
+        """Once. Where a receipt is not borne out, that the upload was left out is told anyway."""
+        if self.evidence.has_difference(number):
+            return
+        if said is not SpWord.TAKEN:
+            self.on_event("words differ", {"round": number, "said": said, "signed": signed})
+        self.evidence.keep(number, said, signed)
+
+    @property
+    def evidence(self) -> Evidence:
+        return Evidence(self.blobs, self.definition.settings.rounds)
+
+    def export_evidence(self) -> dict[str, Any]:
+        """Where SP's word and CSP's signed record differ, with both, and whom to send it to."""
+        if not isinstance(self.side, ReadsRecords):
+            raise NotReady("in this task CSP signs no records that its platform's word could differ from")
+        return self.evidence.export(self.definition, self.side.record_key)
+
     def _note_rejected(self, number: int, why: Reason) -> None:
         """Once: this participant's upload was left out, and it earns nothing.
 
         What leaves this device keeps the task's bounds. If it is rejected all the same, a server has asked a question with it;
         or, of a task with a reference, it is not in line: after the second time its owner should look at the data.
         """
-        if self.blobs.has(f"rounds/{number}/no-reward"):
+        if self._no_reward(number) not in (None, Reason.WITHDRAWN):  # that was SP's word
             return
         self.on_event("upload rejected", {"round": number, "why": why})
         if self.definition.settings.reference:
@@ -560,14 +752,14 @@ class Participant:
                 f"your upload of round {number} kept the task's bounds and was rejected all the same ({why.words})"
             )
         self._stop_if_unshown(this=why is Reason.NOT_PASSED_ON)
-        self.blobs.put(f"rounds/{number}/no-reward", why.encode())
+        replace_blob(self.blobs, f"rounds/{number}/no-reward", why.encode())
 
     def _times_out_of_line(self) -> int:
         numbers = range(1, self.definition.settings.rounds + 1)
         return sum(self._no_reward(number) is Reason.NOT_IN_LINE for number in numbers)
 
     def _open_reward(self, number: int) -> bool:
-        done = self.blobs.has(f"rounds/{number}/reward") or not holds_receipt(self.blobs, number)
+        done = self.blobs.has(f"rounds/{number}/reward") or not self.has_earned(number)
         if done or self.blobs.has(f"rounds/{number}/no-reward") or self.definition.settings.budget is None:
             return False
         try:
@@ -575,6 +767,9 @@ class Participant:
         except RewardOutOfRange as wrong:  # as CSP has signed it: no claim of it would be paid
             self.blobs.put(f"rounds/{number}/no-reward", Reason.OUT_OF_RANGE.encode())
             self.on_event("reward refused", {"round": number, "why": str(wrong)})
+        except RolledBack as wrong:
+            self._stop(str(wrong))
+            return False
         except CrowdFLError as wrong:
             if self.blobs.has(f"rounds/{number}/no-reward"):
                 return True
@@ -593,39 +788,84 @@ class Participant:
             self.on_event(what, {"round": number, "why": str(why)})
 
     def open_at_end(self, number: int) -> None:
-        if number >= self.definition.settings.rounds:
-            self._read_record(number)  # first: nobody waits for the reward of an upload that the record leaves out
-        self._open_reward(number)
+        self._read_own(number)  # the record first: nobody waits for the reward of an upload that it leaves out
 
     def open_reward(self, number: int) -> int:
-        try:
-            envelope = self.sp.reward(self.task, number, self.keys)
-        except RewardOutOfRange as said:  # who can read it finds that out: SP cannot
-            raise NotReady(f"the platform shows no reward of round {number}, and says: {said}") from None
+        envelope = self._reward_envelope(number)
         try:
             amount = self.side.open_reward(envelope, number)
         except UploadRejected as wrong:  # by CSP's signed record
             self._note_rejected(number, Reason(wrong.reason))
             raise
-        if isinstance(self.side, ReadsRecords) and (record := self.side.record_in(envelope)):
+        if isinstance(self.side, PaysByRecord) and (record := self.side.record_in(envelope)):
             self._chain.require_only(number, record)
         self.blobs.put(f"rounds/{number}/reward", envelope)
         self.on_event("rewarded", {"round": number, "millionths": amount, "currency": self.currency})
         return amount
 
+    def _reward_envelope(self, number: int) -> bytes:
+        """Made of CSP's record, where that says what it pays; else SP has a part of it."""
+        if isinstance(self.side, PaysByRecord) and self._is_accepted(number):
+            made = self.side.reward_by(self._chain.record(number))
+            if made is not None:
+                return made
+        try:
+            return self.sp.reward(self.task, number, self.keys)
+        except RewardOutOfRange as said:  # who can read it finds that out: SP cannot
+            raise NotReady(f"the platform shows no reward of round {number}, and says: {said}") from None
+
     def rewards(self) -> dict[int, int]:
-        """By round, those of unused uploads too."""
+        """By round, those of unused uploads too; one that CSP's record shows in the average is not unused."""
         earned = {}
         for number in range(1, self.definition.settings.rounds + 1):
             if self.blobs.has(f"rounds/{number}/reward"):
                 earned[number] = self.side.open_reward(self.blobs.get(f"rounds/{number}/reward"), number)
-            elif self.blobs.has(f"rounds/{number}/unused"):
+            elif self.blobs.has(f"rounds/{number}/unused") and not self._is_accepted(number):
                 earned[number] = self.definition.plan.each_unused
         return earned
 
-    def claim(self, *, without_missing: bool = False) -> int:
-        """Claim everything earned, once, after the task's end; millionths paid. `claims` says what is waited for."""
-        return Claiming(self).claim(without_missing=without_missing)
+    def unused_rounds(self) -> list[int]:
+        """Of which this device holds SP's receipt "unused", and CSP's word: it may have been used after all."""
+        has_words = isinstance(self.side, ReadsRecords)
+        return [
+            number
+            for number in range(1, self.definition.settings.rounds + 1)
+            if self.blobs.has(f"rounds/{number}/unused")
+            and not self.blobs.has(f"rounds/{number}/reward")
+            and not self._is_accepted(number)
+            and (not has_words or self._chain.has_record(number) or self._chain.has_end(number))
+        ]
+
+    def claim(self) -> int:
+        """Claim all that can be claimed now; millionths that SP has booked so far. Safe to repeat."""
+        return Claiming(self).claim()
+
+    def look_again(self) -> Mapping[str, Any]:
+        """Where the task stands. Rounds name what this device keeps: each is a number that the task has, once."""
+        status, known = self.sp.status(self.task), set[int]()
+        for entry in status["rounds"]:
+            number = entry["number"]
+            if type(number) is not int or not 1 <= number <= self.definition.settings.rounds or number in known:
+                raise FormatError(f"the platform lists a round {number!r}, which this task cannot have, or has once")
+            known.add(number)
+        self._latest = status
+        return status
+
+    @property
+    def awaits_rewards(self) -> bool:
+        """Whether the platform, as of the last look, may still show a reward that was earned."""
+        return self._latest is not None and Claiming(self).waits(self._latest)
+
+    @property
+    def has_claims(self) -> bool:
+        """Whether something can be claimed, as of the last step, that SP has not answered."""
+        pays = self.definition.settings.budget is not None and self.blobs.has("certificate")
+        return pays and self._latest is not None and Claiming(self).is_due(self._latest)
+
+    @property
+    def claimed(self) -> Claiming:
+        """What was claimed, and what SP has answered."""
+        return Claiming(self)
 
     @property
     def currency(self) -> str:
@@ -637,22 +877,35 @@ class Participant:
         return bool(self.definition.payer)
 
     def pay_to(self, kind: str, text: str) -> None:
-        """Where the claim is to be paid: signed, and sealed to the payer whom the requester has named."""
+        """Where to be paid: signed, and sealed to the payer whom the requester has named. The next claim names it."""
         if not self.is_asked_where:
             raise Conflict("this task asks nobody where to be paid: its platform pays in its own way")
-        if not self.blobs.has("paid"):
-            raise NotReady("claim first: where to be paid goes with the claim")
-        rewards = self.rewards()
-        claimed = sum(rewards[number] for number in json.loads(self.blobs.get("claimed-rounds")))
-        own, definition = self.keys.signing, self.definition
+        if not self.blobs.has("certificate"):
+            raise NotReady("join first: then say where to be paid")
+        own, counter = self.keys.signing, self.destination[1] + 1
         way, place = checked(kind, text)
-        to = Destination(self.task, self.keys.who, own.public, definition.payer, str(claimed), way, place)
-        self.sp.pay_to(self.task, to.seal(own), self.keys)
-        self.on_event("pay to", {})
+        to = Destination(self.task, self.keys.who, own.public, self.definition.payer, str(counter), way, place)
+        self.blobs.put(
+            f"destinations/{counter}", to.seal(own)
+        )  # first: what was sent once is sent again, to the letter
+        self.send_destination()
 
-    def claim_again(self) -> int:
-        """Send a claim that was paid once more: an SP that was restored from a backup may have lost it."""
-        return Claiming(self).claim_again()
+    @property
+    def destination(self) -> tuple[bytes, int]:
+        """The newest one, sealed, and its counter; 0 with none."""
+        counter = 0
+        while self.blobs.has(f"destinations/{counter + 1}"):
+            counter += 1
+        return (self.blobs.get(f"destinations/{counter}") if counter else b""), counter
+
+    def send_destination(self, *, again: bool = False) -> None:
+        """What SP does not have yet; `again` also what it may have lost."""
+        sealed, counter = self.destination
+        if counter and (again or not self.blobs.has(f"destinations/{counter}-sent")):
+            self.sp.pay_to(self.task, sealed, self.keys)
+            if not self.blobs.has(f"destinations/{counter}-sent"):
+                self.blobs.put(f"destinations/{counter}-sent", b"")
+                self.on_event("pay to", {})
 
     def states(self) -> dict[int, str]:
         """By round, the digest of what this participant held after it; of a task with a server step."""
@@ -676,11 +929,16 @@ class Participant:
                 self._forget_uploads(answer["deleted"])
                 self.on_event("withdrawn", answer)
             self.blobs.put(sent, json.dumps(answer).encode() if withdraws else b"")
+            for number in answer["deleted"] if withdraws else ():
+                self._heed_kept(number)
 
     def _forget_uploads(self, deleted: Collection[int]) -> None:
+        """Where CSP's record is here, it is compared with this new word of SP's too."""
         for number in range(1, self.definition.settings.rounds + 1):
             self.blobs.delete(f"rounds/{number}/upload")
-            if number in deleted and not self.blobs.has(f"rounds/{number}/no-reward"):
+            if number in deleted and self._chain.has_record(number):
+                self.blobs.delete(f"rounds/{number}/heeded")
+            elif number in deleted and not self.blobs.has(f"rounds/{number}/no-reward"):
                 self.blobs.put(f"rounds/{number}/no-reward", Reason.WITHDRAWN.encode())
 
     def model(self) -> Weights:

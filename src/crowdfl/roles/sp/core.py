@@ -9,10 +9,11 @@ from typing import TypeVar
 from crowdfl.crypto.compute import Backend, Threads
 from crowdfl.crypto.randomness import random_sample, secret_hex
 from crowdfl.documents.signed import Definition
-from crowdfl.errors import ClockInDoubt, Forbidden, TaskNotRunning
+from crowdfl.errors import ClockInDoubt, Forbidden, TaskNotRunning, TooLate
 from crowdfl.protocols.profile import Audience, Identity, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.dealt import DealtFiles
+from crowdfl.roles.guard import Guard
 from crowdfl.roles.limits import SpQuotas
 from crowdfl.roles.ports import Blobs, Clock, CspPeer, Events, KgcPeer, SpStore, ignore_event
 from crowdfl.roles.records import Round, RoundState, StoredPayment, TaskState
@@ -22,7 +23,13 @@ from crowdfl.roles.sp.time import ClockWatch
 
 MOST_IDENTITIES = 10_000  # at hand
 ENDED = (TaskState.FINISHED, TaskState.CANCELLED, TaskState.SETTLED)
-UNDER_WAY = (RoundState.CLOSED, RoundState.WEIGHED)
+UNDER_WAY = (
+    RoundState.CLOSED,
+    RoundState.HELD,
+    RoundState.GATHERED,
+    RoundState.PUBLISHED,
+    RoundState.WEIGHED,
+)
 
 
 Draw = Callable[[int, Sequence[str], int], Sequence[str]]
@@ -103,6 +110,7 @@ class SpPorts(LedgerPorts):
 
     blobs: Blobs
     bundles: Blobs
+    guard: Guard
     kgc: KgcPeer
     csp: CspPeer
     kgc_key: bytes
@@ -228,6 +236,19 @@ class SpCore:
         ready = self.now() if ready_at is None else ready_at
         return self.definition(task).plan.opening(ready, None if last is None else last.opened_at)
 
+    def require_in_time_to_claim(self, task: str) -> None:
+        """While the clock is in doubt nobody is late: nothing is returned meanwhile."""
+        until = self.ports.store.task(task).claims_until
+        if self.clock_is_sure() and self.ports.clock.now() > until:
+            raise TooLate(
+                "the last day of claims of this task is over, and what was unclaimed goes back to the requester"
+            )
+
+    def has_time(self, task: str) -> bool:
+        """Whether a round that opens now is over by the last day of rounds, if it is not extended."""
+        definition = self.definition(task)
+        return Round(0, self.now()).fits(definition.settings, definition.rounds_until)
+
     def require_running(self, task: str) -> None:
         require_running(self.ports.store.task(task).state)
 
@@ -239,16 +260,21 @@ class SpCore:
 
     def decided(self, task: str, current: Round, uploaded: int, missing: int) -> Round:
         """What the clock and this turnout make of a round, whether anyone has looked since or not; who left is not missing."""
-        definition, enrolled = self.definition(task), uploaded + missing
-        settings, has_reference = definition.settings, self.has_reference(task, current.number)
-        return current.decide(settings, self.now(), uploaded, enrolled, definition.plan, has_reference=has_reference)
+        definition = self.definition(task)
+        enrolled = uploaded + missing
+        has_reference = self.has_reference(task, current.number)
+        until = float(definition.rounds_until)
+        about = definition.settings, self.now(), uploaded, enrolled, definition.plan
+        return current.decide(*about, has_reference=has_reference, until=until)
 
     def keep_round(self, task: str, round_: Round, before: Round | None = None) -> None:
         """Durably, in place of what it was, and with whom it draws. The caller holds a transaction."""
-        store, most = self.ports.store, self.definition(task).settings.per_round
+        store = self.ports.store
+        most = self.definition(task).settings.per_round
         store.set_round(task, before, round_)
         if most is not None and (before is None or round_.redrawn > before.redrawn):
-            drawn, places = store.drawn(task, round_.number), most - store.turnout(task, round_.number)[0]
+            drawn = store.drawn(task, round_.number)
+            places = most - store.turnout(task, round_.number)[0]
             others = [one.identity.who for one in store.participants(task) if not one.left]
             others = [who for who in others if who not in drawn]
             store.draw(task, round_.number, self.options.draw(round_.number, others, min(places, len(others))))

@@ -7,11 +7,8 @@ by what it chose, under the same masks, and the difference of the two would be a
 (`ReplyForm`): what is not the message of its step, such as the page of a proxy, is refused, kept nowhere and asked for again;
 nothing was computed with it. Then its digest is recorded in the store, before it is used. From then on that reply counts, from
 its file; if the file is gone or altered, the round is void. A request without a recorded reply may be repeated: nothing was
-ever computed with one. With one reply for each request, all requests of a seed are the same for ever.
-
-CSP is told of everyone who joins, by the worker: who joins waits for SP alone. How far CSP was told is durable, in the order in
-which people joined, and so is whom it has refused. A process that dies in between tells some of them again, which changes
-nothing at CSP. Before a round is computed, whoever is in it and was not told of yet is told of.
+ever computed with one. With one reply for each request, all requests of a seed are the same for ever. In a task of `shares` a
+request is counted in the task's row with its hash, then noted in the guard, and leaves after that.
 """
 
 import hashlib
@@ -21,24 +18,20 @@ from dataclasses import dataclass
 from functools import partial
 
 from crowdfl.errors import (
-    BadSignature,
     Conflict,
-    CrowdFLError,
-    DocumentError,
     FormatError,
     NotReady,
     ReplyLost,
     ReplyUnreadable,
-    RoundEnded,
-    TaskEnded,
-    TaskFull,
+    RolledBack,
 )
+from crowdfl.protocols.capabilities import DealsFiles
 from crowdfl.protocols.exchange import Ask, Reply, ReplyForm
 from crowdfl.protocols.profile import SpProtocol
+from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ports import Blobs, SpStore
-from crowdfl.roles.records import Round, StoredParticipant, StoredTask, TaskState
+from crowdfl.roles.records import Round, StoredTask
 from crowdfl.roles.sp.core import SpCore
-from crowdfl.text import printable
 
 
 def replies_folder(task: str, number: int) -> str:
@@ -61,26 +54,56 @@ class CspLink:
     def ask(self, task: str, current: Round, sp: SpProtocol) -> Ask:
         """For this half of the protocol, whose record was just read, in the step that found the round so."""
         self._require_destroyed(task)
-        store, number, durable = self._core.ports.store, current.number, sp.record
+        ports = self._core.ports
+        number = current.number
+        durable = sp.record
+        store = ports.store
+        # One sum for a base, with masks dealt or not: else a reader would have two sets of people to compare.
+        is_noted = isinstance(profile_named(self._core.definition(task).settings.profile), DealsFiles)
         used = store.replies(task, number)  # what is recorded meanwhile, `_use` sees
         line = _Line(self._core)
 
         def ask(request: bytes) -> Reply:
             nonlocal durable
             self._core.renew_lease(task)
-            if sp.record != durable:
-                with store.transaction():
-                    if store.round(task, number) != current:
-                        raise Conflict(f"round {number} is not as it was read: nothing more is sent for it")
-                    store.set_sp_record(task, number, durable, sp.record)
-                durable = sp.record
             place = _Place(task, number, hashlib.sha256(request).hexdigest())
             before = used.get(place.request)
             if before is not None:
                 return partial(bytes, self._used_before(place, before))
+            stored = self._compared(task) if is_noted else None
+            is_new = stored is not None and stored.said != place.request
+            if sp.record != durable or is_new:
+                with store.transaction():
+                    if store.round(task, number) != current:
+                        raise Conflict(f"round {number} is not as it was read: nothing more is sent for it")
+                    store.set_sp_record(task, number, durable, sp.record)
+                    if stored is not None and is_new:
+                        self._count(stored, place.request)
+                durable = sp.record
+            if stored is not None:
+                ports.guard.note(task, stored.steps + is_new, place.request)
             return self._reply(place, request, sp.reply_form(request), line)
 
         return ask
+
+    def _compared(self, task: str) -> StoredTask:
+        """The task, whose records say the same as its notes; what was sent last is noted."""
+        ports = self._core.ports
+        notes = ports.guard.look(task)
+        stored = ports.store.task(task)
+        try:
+            ports.guard.compare(notes, stored)
+        except RolledBack as found:
+            found.is_own = True
+            raise
+        return stored
+
+    def _count(self, known: StoredTask, request: str) -> None:
+        """One more step that leaves. The request binds all that was said in its round: its hash is that of the whole."""
+        store = self._core.ports.store
+        if store.task(known.task).steps != known.steps:
+            raise Conflict("another process has sent something for this task meanwhile")
+        store.change_task(known.task, steps=known.steps + 1, said=request)
 
     def _require_destroyed(self, task: str) -> None:
         """Nothing is sent to CSP while KGC has what it dealt: if CSP leaves KGC its copy, the two could read uploads."""
@@ -146,7 +169,8 @@ class _Line:
     """The requests of one step, which reach CSP one after the other while SP computes. After a failure none is sent."""
 
     def __init__(self, core: SpCore) -> None:
-        self._core, self._last = core, Future[bytes]()
+        self._core = core
+        self._last = Future[bytes]()
         self._last.set_result(b"")
 
     def ask(self, task: str, request: bytes, longest: int) -> "Future[bytes]":
@@ -174,72 +198,3 @@ class _Place:
 
     def lost(self) -> ReplyLost:
         return ReplyLost(f"a reply of CSP that round {self.number} was computed with is missing or altered: it is void")
-
-
-_REFUSALS = (BadSignature, Conflict, DocumentError, TaskFull)  # of one certificate, by CSP, for good
-_AT_ONCE = 20
-
-
-class CspEnrolment:
-    """One step tells CSP of a few people. `end` hears, with the reason, of a task that CSP answers no more."""
-
-    def __init__(self, core: SpCore, end: Callable[[str, str], None]) -> None:
-        self._core, self._ports, self._end = core, core.ports, end
-
-    def due(self, stored: StoredTask) -> bool:
-        running = stored.state == TaskState.RUNNING
-        return running and bool(self._ports.store.participants(stored.task, stored.csp_told, most=1))
-
-    def step(self, task: str) -> bool:
-        try:
-            return self._tell_some(task) > 0
-        except TaskEnded as refusal:
-            self._end(task, str(refusal))
-            return True
-
-    def require_known(self, task: str, number: int) -> None:
-        """Whoever uploaded, CSP must know: the message of an enrolment may have been lost.
-
-        One whom CSP refuses for good voids the round at once. Leaving it out at CSP's word would let CSP choose the crowd.
-        """
-        while self._tell_some(task):
-            self._core.renew_lease(task)
-        store = self._ports.store
-        for who in store.refused(task):
-            if store.upload(task, number, who) is not None:
-                self._insist(task, number, store.participant(task, who))
-
-    def _insist(self, task: str, number: int, participant: StoredParticipant) -> None:
-        """Once more: CSP's operator may have mended what was wrong."""
-        refusal = self._tell(task, participant)
-        if refusal is not None:
-            who = participant.identity.who
-            said = printable(f"CSP does not take {who}, who is in round {number}: {refusal}")
-            raise RoundEnded(said) from refusal
-
-    def _tell_some(self, task: str) -> int:
-        """Of the next few that CSP was not told of; 0 if there was nobody."""
-        store = self._ports.store
-        before = told = store.task(task).csp_told  # another process may have told some
-        try:
-            for participant in store.participants(task, told, most=_AT_ONCE):
-                self._tell(task, participant)
-                told = participant.position
-        finally:
-            if told > before:
-                store.change_task(task, csp_told=told)
-        return told - before
-
-    def _tell(self, task: str, participant: StoredParticipant) -> CrowdFLError | None:
-        """One whom CSP refuses must not keep the others waiting; if it uploads, its round is void at once."""
-        who, store = participant.identity.who, self._ports.store
-        try:
-            self._ports.csp.enrol(task, participant.certificate)
-        except _REFUSALS as refusal:
-            store.mark_refused(task, who, refused=True)
-            error = type(refusal).__name__
-            self._core.options.events("participant refused by CSP", task=task, who=who, error=error)
-            return refusal
-        if participant.refused:
-            store.mark_refused(task, who, refused=False)
-        return None

@@ -18,8 +18,9 @@ from crowdfl.roles.records import Movement
 REQUESTER = "requester"  # what the requester has paid in, as a negative balance
 ESCROW = "escrow"  # paid in, not yet promised to a round
 REWARDS = "rewards"  # as the requester sees it: all that rounds have earned and nobody has claimed
-_PAY, _EXPIRE, _EARNED, _UNUSED, _OWED = "pay ", "expire claims", "earned ", "unused ", "owed "
-_PAYMENT = re.compile(r"pay (.+) round ([0-9]+)")
+_PAY, _EXPIRE, _EARNED, _UNUSED, _OWED, _DISPUTED = "pay ", "expire claims", "earned ", "unused ", "owed ", "disputed "
+PAID_PEOPLE, PAID_UNUSED = "pay participants", "pay unused uploads"  # all of them as one, as the requester sees it
+_PAYMENT = re.compile(r"pay (unused )?(.+) round ([0-9]+)")
 
 
 def round_account(number: int) -> str:
@@ -35,6 +36,16 @@ def earned_account(number: int) -> str:
 def unused_account(number: int) -> str:
     """What a round keeps for uploads that come after its goal."""
     return f"{_UNUSED}{number}"
+
+
+def owed_account(who: str) -> str:
+    """What somebody is owed for uploads that were not used."""
+    return f"{_OWED}{who}"
+
+
+def disputed_account(who: str, number: int) -> str:
+    """What is held for an unused upload until the operator has decided."""
+    return f"{_DISPUTED}{who} round {number}"
 
 
 def participant_account(who: str) -> str:
@@ -84,12 +95,19 @@ class Ledger:
         return {int(m.target.removeprefix(_EARNED)): m.amount for m in self.movements if m.target.startswith(_EARNED)}
 
     def paid(self) -> dict[str, dict[int, int]]:
-        """What each participant was paid, by round."""
+        """What each participant was paid of what it earned, by round."""
+        return self._paid(unused=False)
+
+    def paid_unused(self) -> dict[str, dict[int, int]]:
+        """What each participant was paid for uploads that were not used, by round."""
+        return self._paid(unused=True)
+
+    def _paid(self, *, unused: bool) -> dict[str, dict[int, int]]:
         found: defaultdict[str, dict[int, int]] = defaultdict(dict)
         for movement in self.movements:
             payment = _PAYMENT.fullmatch(movement.name)
-            if payment is not None:
-                found[payment[1]][int(payment[2])] = movement.amount
+            if payment is not None and bool(payment[1]) is unused:
+                found[payment[2]][int(payment[3])] = movement.amount
         return dict(found)
 
     def unused(self, who: str) -> dict[int, int]:
@@ -97,26 +115,33 @@ class Ledger:
         owed = [m for m in self.movements if m.target == f"{_OWED}{who}"]
         return {int(m.source.removeprefix(_UNUSED)): m.amount for m in owed}
 
+    def owes_unused(self) -> bool:
+        """Whether somebody is owed for an upload that was not used."""
+        return any(held for name, held in self._balances.items() if name.startswith(_OWED))
+
     def for_requester(self, *, settled: bool) -> "Ledger":
         """The books as the requester sees them: all payments as one, and only when no claim can follow any more.
 
         One by one, by round, or seen to grow, they would say what each participant earned, which is for that participant and
         the servers.
         """
-        paid = sum(m.amount for m in self.movements if m.name.startswith(_PAY))
+        word = sum(sum(rounds.values()) for rounds in self.paid_unused().values())
+        paid = sum(m.amount for m in self.movements if m.name.startswith(_PAY)) - word
         expired = sum(m.amount for m in self.movements if m.name.startswith(_EXPIRE))
         merged = Ledger()
         for movement in self.movements:
             if movement.target.startswith((_EARNED, _UNUSED)):
                 merged.post(replace(movement, target=REWARDS))
-            elif movement.target.startswith(_OWED):
+            elif movement.target.startswith((_OWED, _DISPUTED)):
                 continue
             elif movement.name.startswith(_EXPIRE):
                 merged.post(Movement(_EXPIRE, REWARDS, ESCROW, expired))  # the others are this very movement
             elif not movement.name.startswith(_PAY):
                 merged.post(movement)
         if settled and paid:
-            merged.post(Movement(f"{_PAY}participants", REWARDS, "participants", paid))
+            merged.post(Movement(PAID_PEOPLE, REWARDS, "participants", paid))
+        if settled and word:
+            merged.post(Movement(PAID_UNUSED, REWARDS, "participants", word))
         return merged
 
     # The movements of a campaign, by what they are for.
@@ -131,7 +156,12 @@ class Ledger:
 
     @staticmethod
     def owe_unused(who: str, number: int, amount: int) -> Movement:
-        return Movement(f"{_UNUSED}{who} round {number}", unused_account(number), f"{_OWED}{who}", amount)
+        return Movement(Ledger.unused_name(who, number), unused_account(number), owed_account(who), amount)
+
+    @staticmethod
+    def unused_name(who: str, number: int) -> str:
+        """Of the movement by which somebody is owed for an upload that was not used."""
+        return f"{_UNUSED}{who} round {number}"
 
     @staticmethod
     def deposit(name: str, amount: int) -> Movement:
@@ -151,7 +181,23 @@ class Ledger:
 
     @staticmethod
     def pay_unused(who: str, number: int, amount: int) -> Movement:
-        return Movement(f"{_PAY}{who} round {number}", f"{_OWED}{who}", participant_account(who), amount)
+        return Movement(f"{_PAY}unused {who} round {number}", owed_account(who), participant_account(who), amount)
+
+    @staticmethod
+    def dispute(who: str, number: int, source: str, amount: int) -> Movement:
+        return Movement(f"dispute {who} round {number}", source, disputed_account(who, number), amount)
+
+    @staticmethod
+    def pay_disputed(who: str, number: int, amount: int) -> Movement:
+        """The same movement as `pay_unused`, from what is held."""
+        name = f"{_PAY}unused {who} round {number}"
+        return Movement(name, disputed_account(who, number), participant_account(who), amount)
+
+    @staticmethod
+    def release(who: str, number: int, amount: int) -> Movement:
+        """What was disputed is not owed."""
+        held = disputed_account(who, number)
+        return Movement(f"{_EXPIRE} of {held}", held, ESCROW, amount)
 
     def expire_claims(self) -> list[Movement]:
         """After the claim deadline, what nobody claimed of each round returns to escrow, and what unused uploads have left."""

@@ -3,10 +3,12 @@
 A requester announces a deposit, and it counts once whoever runs SP has seen the money and confirms it. Until then it funds no
 round and is never refunded. Every step can be repeated.
 
-A payment is made once, by the operator's own program, beside the rounds. It is a row, made with the movements of its claim. A
-process takes it (pending -> running) before it runs the program, keeps its lease while the program runs, and finishes it after.
-A program that says no is run again later. Where nobody knows whether it paid, because it ran too long or its process died, the
-payment is `unknown`: it waits for the operator, who asks the bank.
+A payment is made once, by the operator's own program, beside the rounds. It is an instalment: a row, made with the movements of
+the claim that adds it. Where to pay is kept by person, with CSP's newest statement, and the payer checks both.
+
+A process takes a payment (pending -> running) before it runs the program, keeps its lease while the program runs, and finishes
+it after. A program that says no is run again later. Where nobody knows whether it paid, because it ran too long or its process
+died, the payment is `unknown`: it waits for the operator, who asks the bank.
 """
 
 import contextlib
@@ -14,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from crowdfl.documents.destination import destination_name
 from crowdfl.errors import (
     Conflict,
     CrowdFLError,
@@ -24,9 +27,20 @@ from crowdfl.errors import (
     StoreUnavailable,
     UnknownDeposit,
     UnknownPayment,
+    WrongCurrency,
 )
+from crowdfl.protocols.claims import PayStatement
 from crowdfl.retry import Backoff, no_jitter, retry
-from crowdfl.roles.records import ASKED, DepositState, PaymentState, StoredDeposit, StoredPayment, TaskState
+from crowdfl.roles.ports import SpStore
+from crowdfl.roles.records import (
+    DepositState,
+    PaymentState,
+    StoredDeposit,
+    StoredPayment,
+    StoredTask,
+    TaskState,
+    payment_key,
+)
 from crowdfl.roles.sp.core import LedgerPorts, SpOptions, require_running
 from crowdfl.roles.sp.ledger import Ledger
 
@@ -52,9 +66,14 @@ class Deposits:
             if known.state is DepositState.REJECTED:
                 raise DepositRefused(f"deposit {name!r} was rejected by the platform: ask its operator why")
 
-    def confirm(self, task: str, name: str, amount: int) -> None:
-        """The money is there. The amount is the one that came in: another than was announced is refused."""
+    def confirm(self, task: str, name: str, amount: int, currency: str) -> None:
+        """The money is there. Amount and currency are those that came in: others than were announced are refused."""
         with self._ports.store.transaction():
+            meant = self._ports.store.task(task).opened.settings.currency
+            if currency != meant:
+                raise WrongCurrency(
+                    f"task {task} is paid in {meant}, and {currency} is confirmed for deposit {name!r}: reject it"
+                )
             known = self._ports.store.deposit(task, name)
             if known.amount != amount:
                 raise DepositRefused(
@@ -87,6 +106,78 @@ class Deposits:
             self._ports.store.post(task, ledger.refund(f"deposit {name}"))
 
 
+RESTORED = "SP was restored from a backup and may have paid this before; check with your bank"
+PAID_BEFORE = "paid before SP was restored from a backup, as its operator says"
+
+
+def book_instalment(
+    store: SpStore, stored: StoredTask, who: str, sequence: int, attested: int, word: int, now: float
+) -> None:
+    """What a claim adds to what somebody is owed, once its movements are posted: attested millionths, and those on SP's word.
+
+    `sequence` is how many rounds of theirs are paid by now, attested or for unused uploads. The caller holds a transaction.
+    """
+    task = stored.task
+    owed = attested + word
+    known = store.paid_before(task)
+    for earlier in range(1, sequence + 1 if known else 1):  # restored, SP books in one what it had booked in several
+        paid = known.get(payment_key(task, who, earlier), 0)
+        if paid and store.payment(task, who, earlier) is None and (earlier < sequence or paid >= owed):
+            made = StoredPayment(task, who, earlier, paid, 0, PaymentState.PAID, now, error=PAID_BEFORE)
+            store.add_payment(made)
+            owed -= paid
+    if owed <= 0:
+        return
+    payment = StoredPayment(task, who, sequence, owed, min(word, owed), PaymentState.PENDING, now)
+    if stored.unreconciled or payment.key in known:
+        payment = replace(payment, state=PaymentState.UNKNOWN, error=RESTORED)
+    store.add_payment(payment)
+
+
+def keep_statement(store: SpStore, said: PayStatement) -> None:
+    """CSP's newest word for the payer, and the destination that it names, if that is here. The caller holds a transaction."""
+    known = store.payee(said.task, said.participant)
+    named = said.destination
+    if said.sequence >= known.sequence:
+        here = [one for one in (known.offered, known.destination) if one and destination_name(one) == named]
+        where = here[0] if here else b""
+        newer = replace(known, statement=said.to_bytes(), sequence=said.sequence, named=named, destination=where)
+        store.change_payee(known, newer)
+
+
+def offer_destination(store: SpStore, task: str, who: str, sealed: bytes) -> None:
+    """Where somebody wants to be paid, sealed to the payer; what is paid goes there once CSP's statement names it."""
+    with store.transaction():
+        known = store.payee(task, who)
+        is_over = store.task(task).state == TaskState.SETTLED
+        if _is_paid_out(store, task, who) or (is_over and known.named != destination_name(sealed)):
+            raise Conflict(
+                "claims have ended: what this task owes you goes where you last said in one, and nowhere else"
+            )
+        here = sealed if known.named == destination_name(sealed) else known.destination
+        store.change_payee(known, replace(known, offered=sealed, destination=here))
+
+
+def erase_destination(store: SpStore, task: str, who: str) -> None:
+    """Once the task will pay its owner nothing more. The caller holds a transaction."""
+    known = store.payee(task, who)
+    if (known.offered or known.destination) and _is_paid_out(store, task, who):
+        store.change_payee(known, replace(known, offered=b"", destination=b""))
+
+
+def _is_paid_out(store: SpStore, task: str, who: str) -> bool:
+    is_over = store.task(task).state == TaskState.SETTLED
+    return is_over and all(one.state is PaymentState.PAID for one in store.instalments(task, who))
+
+
+def waits_for_destination(store: SpStore, task: str) -> Callable[[str], bool]:
+    """Of whom the payer does not know yet where to pay: nobody, where nobody is asked."""
+    if not store.task(task).opened.payer:
+        return lambda _who: False
+    ready = {who for who, known in store.payees(task).items() if known.destination}
+    return lambda who: who not in ready
+
+
 _RESTS = Backoff(first=60.0, longest=6 * 3600.0, jitter=no_jitter)
 _OPEN = (PaymentState.PENDING, PaymentState.RUNNING)
 _RESOLVED = {
@@ -99,20 +190,49 @@ _FAULT = "the payout program could not be followed; check with your bank"
 _LONGEST_ERROR = 200
 
 
-def resolve_payment(ports: LedgerPorts, task: str, who: str, how: str) -> None:
-    """What the operator found out: `paid`, or `again` where the bank knows nothing of it. Safe to repeat."""
+def resolve_payment(ports: LedgerPorts, task: str, named: str, how: str) -> None:
+    """What the operator found out: `paid`, or `again` where the bank knows nothing of it. Safe to repeat.
+
+    A payment is named by its key, or by its participant, who may have one that is not paid. A payer pays with one instalment
+    all that came before it, so that those are paid too.
+    """
     if how not in _RESOLVED:
         raise SettingsError(f"a payment is resolved as {' or '.join(_RESOLVED)}, not {how!r}")
-    payment, (state, allowed) = ports.store.payment(task, who), _RESOLVED[how]
-    if payment is None:
-        raise UnknownPayment(f"{who} has claimed nothing in task {task}")
+    store = ports.store
+    (state, allowed) = _RESOLVED[how]
     now = ports.clock.now()
-    if payment.state is state:
+    with store.transaction():
+        payment = _named(store, task, named)
+        if payment.state is state:
+            return
+        resolved = replace(payment, state=state, since=now, until=None, error=None)
+        if payment.state_at(now) not in allowed or not store.change_payment(payment, resolved):
+            raise Conflict(f"this payment is {payment.state}: {how!r} is for one that is {' or '.join(allowed)}")
+        if state is PaymentState.PAID:
+            _pay_earlier(store, payment, now)
+            erase_destination(store, task, payment.who)
+
+
+def _named(store: SpStore, task: str, named: str) -> StoredPayment:
+    found = [one for one in store.payments(task) if named in (one.key, one.who)]
+    if not found:
+        raise UnknownPayment(f"task {task} has no payment of {named}")
+    unpaid = [one for one in found if one.state is not PaymentState.PAID]
+    if len(unpaid) > 1:
+        keys = ", ".join(one.key for one in unpaid)
+        raise Conflict(
+            f"{named} has {len(unpaid)} payments that are not paid: name the one that is meant by its key, {keys}"
+        )
+    return unpaid[0] if unpaid else found[-1]
+
+
+def _pay_earlier(store: SpStore, payment: StoredPayment, now: float) -> None:
+    if not store.task(payment.task).opened.payer:
         return
-    kept = None if state is PaymentState.PAID else payment.destination
-    resolved = replace(payment, state=state, since=now, until=None, error=None, destination=kept)
-    if payment.state_at(now) not in allowed or not ports.store.change_payment(payment, resolved):
-        raise Conflict(f"this payment is {payment.state}: {how!r} is for one that is {' or '.join(allowed)}")
+    for one in store.instalments(payment.task, payment.who):
+        is_open = one.state_at(now) in (PaymentState.PENDING, PaymentState.UNKNOWN)
+        if one.sequence < payment.sequence and is_open:
+            store.change_payment(one, replace(one, state=PaymentState.PAID, since=now, until=None, error=None))
 
 
 class Payments:
@@ -145,19 +265,24 @@ class Payments:
 
     def _take_next(self, *, can_pay: bool) -> StoredPayment | None:
         now = self._now()
-        for payment in self._ports.store.payments(states=_OPEN):
+        store = self._ports.store
+        waits: dict[str, Callable[[str], bool]] = {}  # by task
+        for payment in store.payments(states=_OPEN):
             if payment.state_at(now) is PaymentState.UNKNOWN:
                 self._change(payment, PaymentState.UNKNOWN, error=_DIED)
             elif can_pay and self._is_due(payment, now):
+                if payment.task not in waits:
+                    waits[payment.task] = waits_for_destination(store, payment.task)
+                if waits[payment.task](payment.who):
+                    continue
                 taken = self._take(payment, now)
                 if taken is not None:
                     return taken
         return None
 
     def _is_due(self, payment: StoredPayment, now: float) -> bool:
-        """Of a task that asks people where to be paid, once they have said so."""
         rests = payment.until is not None and payment.until > now
-        return payment.state is PaymentState.PENDING and not rests and payment.destination != ASKED
+        return payment.state is PaymentState.PENDING and not rests
 
     def _now(self) -> float:
         """A clock that is wrong for a while must not date a lease or a rest years ahead."""
@@ -167,7 +292,8 @@ class Payments:
     def _take(self, payment: StoredPayment, now: float) -> StoredPayment | None:
         """Durably, before the program is run: of several processes one gets it."""
         options = self._options
-        until, attempts = now + options.lease_seconds, payment.attempts + 1
+        until = now + options.lease_seconds
+        attempts = payment.attempts + 1
         taken = replace(
             payment, state=PaymentState.RUNNING, since=now, until=until, owner=options.owner, attempts=attempts
         )
@@ -195,7 +321,7 @@ class Payments:
 
     def _mine(self, payment: StoredPayment) -> StoredPayment | None:
         """The payment as it is now, if this attempt is still the last one."""
-        now = self._ports.store.payment(payment.task, payment.who)
+        now = self._ports.store.payment(payment.task, payment.who, payment.sequence)
         if now is None or (now.owner, now.attempts) != (payment.owner, payment.attempts):
             return None
         return now if now.state in (PaymentState.RUNNING, PaymentState.UNKNOWN) else None
@@ -207,9 +333,12 @@ class Payments:
         until = None if rest is None else now + rest
         said = None if error is None else error[:_LONGEST_ERROR]
         changed = replace(known, state=state, since=now, until=until, error=said)
-        if state is PaymentState.PAID:
-            changed = replace(changed, destination=None)  # nobody needs it any more
-        return self._ports.store.change_payment(known, changed)
+        store = self._ports.store
+        with store.transaction():
+            done = store.change_payment(known, changed)
+            if done and state is PaymentState.PAID:
+                erase_destination(store, known.task, known.who)
+        return done
 
     @contextlib.contextmanager
     def _renewing(self, payment: StoredPayment) -> Iterator[None]:

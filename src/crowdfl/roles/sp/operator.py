@@ -1,12 +1,12 @@
 """What the operator of SP sees of its tasks and of the money, and can do: at the command line, and in the console."""
 
-import json
+import contextlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from crowdfl.errors import RoundNotOpen, SettingsError, TaskNotEnded
+from crowdfl.errors import RoundNotOpen, SettingsError, TaskNotEnded, UnknownParticipant
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ports import Clock, SpStore
 from crowdfl.roles.records import (
@@ -23,9 +23,9 @@ from crowdfl.roles.records import (
 from crowdfl.roles.retention import Held
 from crowdfl.roles.sp.core import ENDED, LedgerPorts
 from crowdfl.roles.sp.ledger import Ledger
+from crowdfl.roles.sp.money import PAID_BEFORE
 from crowdfl.roles.sp.results import has_publication
 from crowdfl.roles.sp.retention import SpRetention
-from crowdfl.roles.sp.settlement import PAID_BEFORE
 from crowdfl.roles.sp.tasks import Abort, cancel_task, give_up_round
 from crowdfl.roles.waiting import PEERS, format_time, operator_waits_for, operator_words
 from crowdfl.settings import in_cents, money_words
@@ -33,7 +33,9 @@ from crowdfl.settings import in_cents, money_words
 Row = dict[str, Any]
 PAYMENT_COLUMNS = (
     *("task", "participant", "amount", "currency", "state", "seconds", "attempts", "key", "note"),
-    *("millionths", "claimed", "destination"),  # exactly, and sealed to the payer: `crowdfl payer open`
+    *("millionths", "on_sp_word"),  # exactly, and what of it no attestation of CSP's says: unused uploads
+    # For the payer, who believes signatures (`crowdfl payer open`); the papers of a task in its first row alone.
+    *("unused", "unused_millionths", "statement", "destination", "certificate", "appointment", "definition"),
 )
 _ADVICE = "check with your bank, then `crowdfl sp resolve`"
 
@@ -76,7 +78,8 @@ class OperatorActions:
         return self.retention.store
 
     def row(self, stored: StoredTask) -> Row:
-        store, rounds = self.store, self.store.rounds(stored.task)
+        store = self.store
+        rounds = self.store.rounds(stored.task)
         number = f"{rounds[-1].number if rounds else 0}/{stored.opened.settings.rounds}"
         since = stored.ended_at if stored.ended_at is not None else rounds[-1].opened_at if rounds else None
         return {
@@ -91,7 +94,9 @@ class OperatorActions:
     def details(self, stored: StoredTask) -> Row:
         store, definition = self.store, stored.opened
         payments = store.payments(stored.task)
-        currency, found = definition.settings.currency, store.deposits(stored.task)
+        currency = definition.settings.currency
+        found = store.deposits(stored.task)
+        returned = Ledger(store.movements(stored.task)).returned()
         deposits = [f"{one.name}: {money_words(one.amount, currency)}, {one.state}" for one in found]
         rounds = [
             f"{one.number}: {one.state}, {store.turnout(stored.task, one.number)[0]} uploads"
@@ -104,6 +109,9 @@ class OperatorActions:
             "claims_until": format_time(stored.claims_until) if stored.state in ENDED else None,
             "rounds": rounds,
             "deposits": deposits,
+            "returned": f"{money_words(returned, currency)}: pay it back to where the deposits came from"
+            if returned
+            else None,
             "payments": dict(Counter(str(one.state_at(self.clock.now())) for one in payments)),
             "held": self.held(stored.task),
             "not_told": self.not_told(stored),
@@ -161,19 +169,55 @@ def held_of(held: Held, task: str) -> dict[str, int]:
     return dict(+held.get(task, Counter()))
 
 
-def payment_row(store: SpStore, payment: StoredPayment, now: float | None = None) -> dict[str, str | int]:
-    """One that a participant has claimed."""
-    now = payment.since if now is None else now
-    state, currency = payment.state_at(now), store.task(payment.task).opened.settings.currency
-    note = "; ".join(filter(None, (payment.error, _ADVICE if state is PaymentState.UNKNOWN else None)))
-    amount, seconds = f"{in_cents(payment.amount):f}", max(0, int(now - payment.since))
-    values = (payment.task, payment.who, amount, currency, str(state), seconds, payment.attempts, payment.key, note)
-    exact = (payment.amount, sum(json.loads(payment.claimed).values()), (payment.destination or b"").hex())
-    return dict(zip(PAYMENT_COLUMNS, (*values, *exact), strict=True))
+def payment_rows(store: SpStore, payments: Iterable[StoredPayment], now: float | None = None) -> list[Row]:
+    """Instalments that participants have claimed, each as it stands now, or as it stood when its state began."""
+    rows, about = [], dict[str, _PayerView]()
+    for payment in payments:
+        if payment.task not in about:
+            about[payment.task] = _PayerView(store, payment.task)
+        at = payment.since if now is None else now
+        state = payment.state_at(at)
+        note = "; ".join(filter(None, (payment.error, _ADVICE if state is PaymentState.UNKNOWN else None)))
+        paid = sum(
+            one.amount for one in store.instalments(payment.task, payment.who) if one.sequence < payment.sequence
+        )
+        amount = in_cents(paid + payment.amount) - in_cents(paid)  # no part of a cent is lost between two
+        money = f"{amount:f}", about[payment.task].currency
+        stands = str(state), max(0, int(at - payment.since)), payment.attempts, payment.key, note
+        own = (payment.task, payment.who, *money, *stands, payment.amount, payment.word)
+        rows.append(dict(zip(PAYMENT_COLUMNS, (*own, *about[payment.task].shown(payment.who)), strict=True)))
+    return rows
 
 
-def forgotten_rows(task: str, keys: Mapping[str, str | None]) -> list[dict[str, str | int]]:
-    """Payments that were made before a restore, by key; how much each was, the bank knows."""
-    note, paid = f"{PAID_BEFORE}; not claimed again yet", str(PaymentState.PAID)
-    rows = [(task, who or "", "", "", paid, 0, 0, key, note, "", "", "") for key, who in keys.items()]
+class _PayerView:
+    """What the payer is shown of a task: for how many unused uploads SP pays somebody, and what others have signed."""
+
+    def __init__(self, store: SpStore, task: str) -> None:
+        stored = store.task(task)
+        self._store = store
+        self._task = task
+        self.currency = stored.opened.settings.currency
+        self._papers = (stored.appointment, stored.definition) if stored.opened.payer else None
+        self._unused = Ledger(store.movements(task)).paid_unused() if self._papers else {}
+
+    def shown(self, who: str) -> tuple[str | int, ...]:
+        if self._papers is None:
+            return ("",) * 7
+        known = self._store.payee(self._task, who)
+        papers = self._papers
+        self._papers = "", ""
+        certificate = ""
+        unused = self._unused.get(who, {})
+        with contextlib.suppress(UnknownParticipant):  # a restored SP may have lost whom it paid
+            certificate = self._store.participant(self._task, who).certificate
+        return (len(unused), sum(unused.values()), known.statement.hex(), known.destination.hex(), certificate, *papers)
+
+
+def forgotten_rows(task: str, amounts: Mapping[str, int]) -> list[Row]:
+    """Payments that were made before a restore, by key, and are not claimed again."""
+    note = f"{PAID_BEFORE}; not claimed again yet"
+    paid = str(PaymentState.PAID)
+    rows = [
+        (task, "", f"{in_cents(one):f}", "", paid, 0, 0, key, note, one, 0, *[""] * 7) for key, one in amounts.items()
+    ]
     return [dict(zip(PAYMENT_COLUMNS, values, strict=True)) for values in rows]

@@ -9,15 +9,25 @@ earned is sealed to its keys, and no word of a requester's moves it: else a requ
 """
 
 import contextlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from crowdfl.documents.envelope import Envelope
-from crowdfl.documents.signed import Certificate, Consent, Definition
-from crowdfl.errors import ConsentMissing, DocumentError, EnrolmentOver, QuotaExceeded, UnknownParticipant
+from crowdfl.documents.invitations import admitted
+from crowdfl.documents.signed import Consent, Definition
+from crowdfl.errors import (
+    BadSignature,
+    Conflict,
+    ConsentMissing,
+    DocumentError,
+    QuotaExceeded,
+    TaskEnded,
+    TaskFull,
+    UnknownParticipant,
+)
 from crowdfl.protocols.profile import Audience
 from crowdfl.roles.ports import Blobs, SpStore
-from crowdfl.roles.records import NOT_OPEN, Round, RoundState, StoredParticipant, replaced
+from crowdfl.roles.records import Round, RoundState, StoredParticipant, require_in_time
 from crowdfl.roles.sp.core import ENDED, SpCore, require_running
 from crowdfl.roles.sp.uploads import upload_name
 
@@ -26,65 +36,78 @@ CONSENT_COLUMNS = ("who", "state", "version", "language", "agreed", "received", 
 
 
 class People:
-    """SP's reception."""
+    """SP's reception. `end` hears, with the reason, of a task that CSP answers no more."""
 
-    def __init__(self, core: SpCore) -> None:
-        self._core, self._ports = core, core.ports
+    def __init__(self, core: SpCore, end: Callable[[str, str], None]) -> None:
+        self._core = core
+        self._ports = core.ports
+        self._end = end
 
     def enrol(self, task: str, certificate: str, consent: str | None = None) -> str:
-        """A certified participant joins; the worker tells CSP, so that its rewards can be sealed. Idempotent."""
-        definition, store = self._core.definition(task), self._ports.store
-        opened = Certificate.open(certificate, self._ports.kgc_key)
-        if opened.task != task:
-            raise DocumentError("this certificate is for another task")
-        who, state = opened.identity.who, store.task(task).state
+        """Somebody whom the requester has invited joins, once CSP has taken note of the same keys. Idempotent."""
+        definition = self._core.definition(task)
+        store = self._ports.store
+        found = admitted(certificate, self._ports.kgc_key, definition)
+        who = found.identity.who
+        state = store.task(task).state
         if state in ENDED:
             with contextlib.suppress(UnknownParticipant):  # back after the end, for what it earned
                 return store.participant(task, who).identity.who
         require_running(state)
-        _require_consent(definition, consent, opened.signing)
-        if self._core.probably_now() > definition.plan.enrolment_end and not opened.replaces:
-            self._require_known(task, who)
-        at = None if consent is None else self._core.probably_now()
-        newcomer = StoredParticipant(
-            opened.identity, certificate, consent=consent, consented_at=at, replaces=opened.replaces or None
-        )
+        _require_consent(definition, consent, found.identity.signing)
+        now = self._core.probably_now()
+        try:
+            store.participant(task, who)
+        except UnknownParticipant:
+            require_in_time(definition.plan, found.device, found.expires, now)
+        self._tell_csp(task, who, certificate)
+        at = None if consent is None else now
+        newcomer = StoredParticipant(found.identity, certificate, found.device, consent=consent, consented_at=at)
         with store.transaction():
-            self._require_in(task, who)
+            self._require_not_withdrawn(task, who)
             store.add_participant(task, newcomer, definition.settings.max_participants)
-            if opened.replaces:
-                self._take_back(task, opened.replaces)
-            self._let_in(task, who, opened.replaces)
-        self._core.keep_identity(task, opened.identity)
-        if opened.replaces:
-            self._erase(task, opened.replaces)
+            earlier = [one for one in store.devices(task, found.identity.place) if one != who]
+            for old in earlier:
+                self._take_back(task, old)
+            self._let_in(task, who, earlier)
+        self._core.keep_identity(task, found.identity)
+        for old in earlier:
+            self._erase(task, old)
         return who
 
-    def _require_in(self, task: str, who: str) -> None:
-        """Whoever has left may come back, but for two kinds."""
-        if self._ports.store.replacement(task, who) is not None:
-            raise replaced(who)
+    def _tell_csp(self, task: str, who: str, certificate: str) -> None:
+        """Nobody is in before CSP has said so: of two sets of keys for one invitation, those that CSP had first count."""
+        try:
+            self._ports.csp.enrol(task, certificate)
+        except TaskEnded as refusal:
+            self._end(task, str(refusal))
+            raise
+        except (
+            BadSignature,
+            Conflict,
+            DocumentError,
+            TaskFull,
+        ) as refusal:  # SP and CSP do not agree: the operator hears of it
+            self._core.options.events("participant refused by CSP", task=task, who=who, error=type(refusal).__name__)
+            raise
+
+    def _require_not_withdrawn(self, task: str, who: str) -> None:
+        """Whoever has left may come back."""
         with contextlib.suppress(UnknownParticipant):
             known = self._ports.store.participant(task, who)
             if known.withdrawn_at is not None:
                 raise known.refusal()
 
-    def _let_in(self, task: str, who: str, replaces: str) -> None:
+    def _let_in(self, task: str, who: str, earlier: Sequence[str]) -> None:
         """An open round that was drawn of fewer people than it takes has room for who comes later, or in another's place."""
-        last, most = self._core.last_round(task), self._core.definition(task).settings.per_round
+        last = self._core.last_round(task)
+        most = self._core.definition(task).settings.per_round
         if most is None or last is None or last.state is not RoundState.OPEN:
             return
         store = self._ports.store
-        in_place = bool(store.upload_context(task, last.number, [replaces] if replaces else []).drawn)
+        in_place = bool(store.upload_context(task, last.number, earlier).drawn)
         if in_place or store.places_drawn(task, last.number) < most:
             store.draw(task, last.number, [who])
-
-    def _require_known(self, task: str, who: str) -> None:
-        """Whoever joined before enrolment ended may come back."""
-        try:
-            self._ports.store.participant(task, who)
-        except UnknownParticipant:
-            raise EnrolmentOver(NOT_OPEN["over"]) from None
 
     def leave(self, task: str, who: str) -> None:
         """A participant leaves: rounds neither wait for it nor take its uploads; what it earned stays claimable."""

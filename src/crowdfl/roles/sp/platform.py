@@ -5,7 +5,7 @@ Payments are made beside that, by `payments.run_one`.
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from functools import partial
@@ -15,13 +15,16 @@ from crowdfl.errors import Cancelled, NotReady, UnknownParticipant, UploadReject
 from crowdfl.reasons import Reason
 from crowdfl.roles.ports import Blobs, Clock, SpStore
 from crowdfl.roles.records import Round, RoundState, StoredTask, TaskState, UploadContext
-from crowdfl.roles.sp.core import LedgerPorts, SpCore, SpOptions, SpPorts
+from crowdfl.roles.sp.claims import Claims
+from crowdfl.roles.sp.closing import Closing
+from crowdfl.roles.sp.core import SpCore, SpOptions, SpPorts
+from crowdfl.roles.sp.extension import Extension
 from crowdfl.roles.sp.money import Deposits, Payments
-from crowdfl.roles.sp.people import People, consent_rows
+from crowdfl.roles.sp.people import People
 from crowdfl.roles.sp.reminders import Reminders
 from crowdfl.roles.sp.results import open_result, publication_kind, read_result
 from crowdfl.roles.sp.rounds import RoundSteps, find_envelope
-from crowdfl.roles.sp.settlement import Claims, Settlement
+from crowdfl.roles.sp.settlement import Settlement
 from crowdfl.roles.sp.tasks import Tasks
 from crowdfl.roles.sp.uploads import RoundAggregators, Uploads
 
@@ -32,38 +35,30 @@ class Sp:
     """One sensing platform. Several processes may share one store: work is leased."""
 
     def __init__(self, ports: SpPorts, options: SpOptions | None = None) -> None:
-        self.ports, self.options = ports, options or SpOptions()
-        core = self._core = SpCore(ports, self.options)
-        aggregators = self.aggregators = RoundAggregators(core)
-        self.steps = RoundSteps(core, aggregators)
-        self.uploads = Uploads(core, aggregators)
-        self.claims = Claims(core, aggregators)
-        self.settlement = Settlement(core, aggregators, self.steps)
+        self.ports = ports
+        self.options = options or SpOptions()
+        self.core = SpCore(ports, self.options)
+        aggregators = self.aggregators = RoundAggregators(self.core)
+        closing = Closing(self.core)
+        extension = Extension(self.core)
+        self.steps = RoundSteps(self.core, aggregators)
+        self.tasks = Tasks(self.core, self.steps.abort, closing)
+        self.deposits = Deposits(self.core.sure_books)  # to confirm and reject them is the operator's alone
+        self.people = People(self.core, self.steps.end_with_csp)
+        self.uploads = Uploads(self.core, aggregators)
+        self.claims = Claims(self.core, aggregators)
         self.payments = Payments(ports, self.options)
-        self.reminders = Reminders(core)
-        tasks, deposits = Tasks(core, self.steps.abort), Deposits(core.sure_books)
-        people = People(core)
-        introductions, self._tasks = self.steps.introductions, tasks
+        self.reminders = Reminders(self.core)
+        self.settlement = Settlement(self.core, aggregators, self.steps, closing, extension)
         self._chores = (
             _Chore("", self._due, self._step),
-            _Chore(" enrolments", introductions.due, introductions.step),
+            _Chore(" closing", closing.due, closing.step),
+            _Chore(" end", self.steps.end_due, self.steps.hear_last_end),
+            _Chore(" claims", extension.due, extension.step),
         )
         self._under_way: dict[str, Future[bool]] = {}  # by task
         self._due_since: dict[str, float] = {}  # by task and chore
         self._trouble: list[Exception] = []  # to be raised once every task had its turn
-        # What others call, by the concern that does it.
-        self.create_task, self.order = tasks.create, self._order
-        self.deposit = deposits.announce
-        self.confirm_deposit, self.reject_deposit = deposits.confirm, deposits.reject  # the operator's alone
-        self.enrol, self.leave, self.withdraw = people.enrol, people.leave, people.withdraw
-        self.consents = partial(consent_rows, ports.store)
-        self.statement, self.status, self.deposits = tasks.statement, tasks.status, tasks.deposits
-        self.upload, self.receive_all, self.upload_limit = self.uploads.one, self.uploads.receive, self.uploads.limit
-        self.is_drawn, self.reference = self.uploads.is_drawn, self.uploads.reference
-        self.claim, self.claim_limit, self.pay_to = self.claims.pay, self.claims.limit, self.claims.pay_to
-        self.definition, self.papers, self.ledger = core.definition, core.papers, core.ledger
-        self.clock_is_sure, self.is_about_now = core.clock_is_sure, core.is_about_now
-        self.identity, self.identity_at_hand = core.identity, core.identity_at_hand
 
     @property
     def store(self) -> SpStore:
@@ -77,9 +72,14 @@ class Sp:
     def clock(self) -> Clock:
         return self.ports.clock
 
-    @property
-    def sure_books(self) -> LedgerPorts:
-        return self._core.sure_books
+    def attested(self, task: str) -> str:
+        """CSP's signed sum of all claims, for the requester; kept once CSP has said it."""
+        stored = self.store.task(task)
+        if stored.attested is not None:
+            return stored.attested
+        document = self.ports.csp.attested(task)
+        self.store.change_task(task, attested=document)
+        return document
 
     def publication(self, task: str, number: int, who: str | None) -> bytes:
         """A round's average, for a participant; `who` None is the requester, who gets the last one, or all of them."""
@@ -88,13 +88,22 @@ class Sp:
 
     def open_publication(self, task: str, number: int, who: str | None) -> BinaryIO:
         """The same, to be read piece by piece."""
-        round_, _ = self._require_rewarded(task, number, who)
-        kind = publication_kind(self._core.audience(task, final=who is None))
+        round_, _ = self._require_done(task, number, who, (RoundState.PUBLISHED, RoundState.REWARDED))
+        kind = publication_kind(self.core.audience(task, final=who is None))
         return open_result(self.blobs, task, round_, kind)
+
+    def end(self, task: str, number: int, who: str) -> bytes:
+        """CSP's signed word about a round that was given up, for whoever has joined, left or not."""
+        found = self.store.upload_context(task, number, [who])
+        if who not in found.enrolled:
+            raise UnknownParticipant(f"nobody called {who} is enrolled in this task")
+        if found.round is None or found.round.state is not RoundState.ABORTED:
+            raise NotReady(f"round {number} was not given up: there is a record of it, or will be")
+        return read_result(self.blobs, task, found.round, "word")
 
     def envelope(self, task: str, number: int, who: str) -> bytes:
         """A participant's reward of a round, for that participant alone."""
-        round_, found = self._require_rewarded(task, number, who)
+        round_, found = self._require_done(task, number, who, (RoundState.REWARDED,))
         if not found.uploads:
             dropped = who in self.store.dropped_uploads(task).get(number, [])
             why = "its upload was damaged here, or withdrawn" if dropped else "no upload"
@@ -114,14 +123,17 @@ class Sp:
         kept = json.loads(read_result(self.blobs, task, round_, "rejected"))
         return {who: Reason(code) for who, code in kept.items()}
 
-    def _require_rewarded(self, task: str, number: int, who: str | None) -> tuple[Round, UploadContext]:
-        """What a round made is shown when all of it is there, and not at all if the round was given up."""
+    def _require_done(
+        self, task: str, number: int, who: str | None, states: Collection[RoundState]
+    ) -> tuple[Round, UploadContext]:
+        """What a round made is shown when all of it is there, and not at all if the round was given up. Where rewards follow
+        publication, its average is shown before."""
         found = self.store.upload_context(task, number, [] if who is None else [who])
         if who is not None and who not in found.enrolled:
             raise UnknownParticipant(f"nobody called {who} is enrolled in this task")
         if found.round is None:
             raise NotReady(f"round {number} has not opened yet")
-        if found.round.state is not RoundState.REWARDED:
+        if found.round.state not in states:
             raise NotReady(f"round {number} is {found.round.state}: nothing of it can be read")
         return found.round, found
 
@@ -149,7 +161,8 @@ class Sp:
         moved = self._ended() or moved
         if self.options.watch is not None and self.options.watch.is_sure():
             self.options.watch.note()
-        trouble, self._trouble = self._trouble, []
+        trouble = self._trouble
+        self._trouble = []
         if trouble and not moved:  # while others move, the caller comes back at once
             raise trouble[0]
         return moved or bool(self._under_way)
@@ -176,7 +189,8 @@ class Sp:
 
     def _is_due(self, stored: StoredTask, chore: "_Chore") -> bool:
         """Whether there is something to do, by reading alone, and the task does not rest after a failure."""
-        due, name = False, f"{stored.task}{chore.name}"
+        due = False
+        name = f"{stored.task}{chore.name}"
         if not self.options.failures.is_backing_off(name):
             with self._guarded(name):
                 due = chore.due(stored)
@@ -210,7 +224,9 @@ class Sp:
             self._trouble += [] if told is None else [told]
 
     def _step_of(self, task: str, chore: "_Chore") -> bool:
-        options, now, took = self.options, self.clock.now(), False
+        options = self.options
+        now = self.clock.now()
+        took = False
         if _can_move(self.store.task(task)) and self.store.lease(task, options.owner, now, options.lease_seconds):
             try:
                 with options.around_step(task):
@@ -225,7 +241,7 @@ class Sp:
 
     def _due(self, stored: StoredTask) -> bool:
         """Whether `_step` has something to do, by reading alone."""
-        last = self._core.last_round(stored.task)
+        last = self.core.last_round(stored.task)
         if last is not None and not last.is_over:
             return self.steps.due(stored.task, last)
         if stored.state == TaskState.RUNNING:
@@ -235,7 +251,7 @@ class Sp:
     def _step(self, task: str) -> bool:
         if self.steps.step(task):
             return True
-        stored, last = self.store.task(task), self._core.last_round(task)
+        stored, last = self.store.task(task), self.core.last_round(task)
         if last is not None and not last.is_over:
             return False
         if stored.state == TaskState.RUNNING:
@@ -246,12 +262,7 @@ class Sp:
         return False
 
     def _is_done(self, task: str, last: Round | None) -> bool:
-        return last is not None and last.number >= self.definition(task).settings.rounds
-
-    def _order(self, task: str, order: str) -> None:
-        """An order counts from the moment it is given: that moment must be known."""
-        self._core.now()
-        self._tasks.order(task, order)
+        return last is not None and last.number >= self.core.definition(task).settings.rounds
 
 
 def _can_move(stored: StoredTask) -> bool:

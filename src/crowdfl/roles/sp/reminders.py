@@ -50,7 +50,8 @@ class PushAddress:
             raise FormatError(f"the address of a push service has at most {_LONGEST} plain characters")
         try:
             parts = urlsplit(url)
-            host, port = parts.hostname or "", parts.port
+            host = parts.hostname or ""
+            port = parts.port
         except ValueError:
             raise FormatError("this is not the address of a push service") from None
         target = f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
@@ -67,7 +68,8 @@ class Reminders:
     """Who wants to be reminded, and of what now."""
 
     def __init__(self, core: SpCore) -> None:
-        self._core, self._store = core, core.ports.store
+        self._core = core
+        self._store = core.ports.store
 
     @property
     def hosts(self) -> Sequence[str]:
@@ -92,7 +94,8 @@ class Reminders:
         return [reminder for task in tasks for reminder in self._of_task(task)]
 
     def _of_task(self, task: str) -> list[Reminder]:
-        last, settings = self._core.last_round(task), self._core.definition(task).settings
+        last = self._core.last_round(task)
+        settings = self._core.definition(task).settings
         if last is None or last.state is not RoundState.OPEN:
             return []
         left = last.deadline(settings) - self._core.probably_now()

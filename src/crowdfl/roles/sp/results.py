@@ -13,7 +13,7 @@ from crowdfl.protocols.profile import Audience
 from crowdfl.roles.ports import Blobs
 from crowdfl.roles.records import Round, RoundState
 
-KINDS = ("average", "model", "rewards", "rejected", "left_over")  # folders, and fields of the record
+KINDS = ("average", "model", "rewards", "rejected", "left_over", "word", "held")  # folders, and fields of the record
 
 
 def publication_kind(audience: Audience) -> str:
@@ -25,8 +25,12 @@ def has_publication(round_: Round, audience: Audience) -> bool:
     return getattr(round_, publication_kind(audience)) is not None
 
 
+def result_folder(task: str, number: int, kind: str) -> str:
+    return f"{task}/rounds/{number}/{kind}"
+
+
 def result_name(task: str, number: int, kind: str, digest: str) -> str:
-    return f"{task}/rounds/{number}/{kind}/{digest}"
+    return f"{result_folder(task, number, kind)}/{digest}"
 
 
 def keep_results(blobs: Blobs, task: str, round_: Round, **made: bytes | None) -> Round:
@@ -50,9 +54,10 @@ def read_result(blobs: Blobs, task: str, round_: Round, kind: str) -> bytes:
 
 
 def is_surplus(round_: Round, kind: str, digest: str) -> bool:
-    """Whether the record neither names this file nor ever will: each kind is named once, a model after its round too."""
+    """Whether the record neither names this file nor ever will: each kind is named once, a model or a word after its round."""
     named = getattr(round_, kind)
-    final = round_.state is RoundState.ABORTED or (round_.is_over and kind != "model")
+    after = {RoundState.ABORTED: "word", RoundState.REWARDED: "model"}
+    final = round_.is_over and kind != after[round_.state]
     return bool(named != digest and (final or named is not None))
 
 

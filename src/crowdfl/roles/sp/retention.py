@@ -19,8 +19,9 @@ from crowdfl.documents.signed import TaskEnd
 from crowdfl.errors import CrowdFLError, NotReady, ServiceError, UnknownTask
 from crowdfl.retry import Attempts, Backoff
 from crowdfl.roles.dealt import DealtFiles, is_dealt_file, round_of
+from crowdfl.roles.guard import Guard
 from crowdfl.roles.ports import Blobs, EndPeer, SpStore
-from crowdfl.roles.records import ASKED, EndedBy, StoredTask, TaskState, Tombstone
+from crowdfl.roles.records import EndedBy, StoredTask, TaskState, Tombstone
 from crowdfl.roles.retention import RESULTS, Held, Retention, key_shares
 from crowdfl.roles.sp.core import LedgerPorts
 from crowdfl.roles.sp.csp_link import forget_replies
@@ -41,11 +42,27 @@ class Parts(Protocol):
     def sweep(self) -> int: ...  # what nobody has continued for long
 
 
+class NoParts:
+    """Of an SP that takes whole uploads alone."""
+
+    def places(self) -> list[tuple[str, int]]:
+        return []
+
+    def key(self, task: str, who: str) -> str:
+        return f"{task} {who}"
+
+    def remove(self, key: str, number: int) -> None: ...
+
+    def sweep(self) -> int:
+        return 0
+
+
 @dataclass
 class SpRetention(Retention[SpStore]):
     """`peers` are KGC and CSP, by name; a command beside the service tells nobody."""
 
     blobs: Blobs
+    guard: Guard
     parts: Parts
     signing: SigningKey | None = field(default=None, kw_only=True, repr=False)
     peers: Mapping[str, EndPeer] = field(default_factory=dict, kw_only=True)
@@ -56,7 +73,6 @@ class SpRetention(Retention[SpStore]):
     _erased: set[str] = field(default_factory=set, init=False, repr=False)  # by this process
 
     over = TaskState.SETTLED
-    outlives_claims = False
 
     def held(self) -> Held:
         found = key_shares(self.bundles)
@@ -71,6 +87,7 @@ class SpRetention(Retention[SpStore]):
     def erase(self, task: str) -> None:
         """All but results."""
         self.forget(task)
+        self.guard.finish(task)
         self.bundles.delete(f"{task}.sp")
         DealtFiles(self.bundles, "sp").erase(task)
         for round_ in self.store.rounds(task):
@@ -86,9 +103,8 @@ class SpRetention(Retention[SpStore]):
         """Results too."""
         self.erase(task)
         self.blobs.clear(task)
-        for payment in self.store.payments(task):
-            if payment.destination:  # its owner may say so again
-                self.store.change_payment(payment, replace(payment, destination=ASKED))
+        for known in self.store.payees(task).values():  # their owners may say so again
+            self.store.change_payee(known, replace(known, offered=b"", destination=b""))
 
     def forget_unknown(self, task: str) -> None:
         self.bundles.delete(f"{task}.sp")
@@ -155,7 +171,8 @@ class SpRetention(Retention[SpStore]):
         self.store.change_task(stored.task, **{f"{name}_told_end": self.clock.now()})
 
     def _expire(self, stored: StoredTask) -> None:
-        ending = Tombstone("expired", EndedBy.LIFETIME, "it took too long")
+        """A pause too. What people have earned they can claim."""
+        ending = Tombstone("expired", EndedBy.LIFETIME, "the last day of its rounds is over")
         cancel_task(LedgerPorts(self.store, self.clock), stored.task, ending)
 
     def _is_under_way(self, stored: StoredTask) -> bool:

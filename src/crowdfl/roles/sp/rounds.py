@@ -7,6 +7,8 @@ goes on with the same masks.
 """
 
 import contextlib
+import hashlib
+import itertools
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,6 +18,7 @@ from crowdfl.errors import (
     Conflict,
     CrowdFLError,
     DealtMaterialDamaged,
+    NotReady,
     OutOfTurn,
     ReplyLost,
     RolledBack,
@@ -27,17 +30,25 @@ from crowdfl.errors import (
     UploadDamaged,
     WrongBase,
 )
-from crowdfl.protocols.capabilities import ChecksSenders
+from crowdfl.protocols.capabilities import DealsFiles, HearsEnds, ShowsRecord
+from crowdfl.protocols.registry import profile_named
 from crowdfl.protocols.round import AggregationRound
 from crowdfl.roles.dealt import file_sizes
 from crowdfl.roles.records import LONGEST_REASON, EndedBy, Round, RoundState, StoredTask, TaskState, Tombstone
-from crowdfl.roles.sp.core import UNDER_WAY, SpCore
-from crowdfl.roles.sp.csp_link import CspEnrolment, CspLink, forget_replies
+from crowdfl.roles.sp.core import ENDED, UNDER_WAY, SpCore
+from crowdfl.roles.sp.csp_link import CspLink, forget_replies
 from crowdfl.roles.sp.ledger import ESCROW, Ledger, round_account
-from crowdfl.roles.sp.results import drop_surplus, keep_results, publication_kind, result_name
+from crowdfl.roles.sp.results import (
+    drop_surplus,
+    keep_results,
+    publication_kind,
+    read_result,
+    result_folder,
+    result_name,
+)
 from crowdfl.roles.sp.tasks import cancel_task, give_up_round
 from crowdfl.roles.sp.uploads import RoundAggregators, upload_name
-from crowdfl.settings import to_millionths
+from crowdfl.settings import averages_again, to_millionths
 from crowdfl.text import printable
 
 _SET_BACK = (WrongBase, RolledBack)  # as CSP says, or as its record shows
@@ -61,38 +72,57 @@ def find_envelope(packed: bytes, who: str) -> bytes | None:
     return next((bytes.fromhex(envelope) for envelope, names in owners.items() if who in names or not names), None)
 
 
+def rewarded_people(packed: bytes) -> list[str]:
+    """Whose they are; nobody's of those that are everyone's who has sent."""
+    owners: dict[str, list[str]] = json.loads(packed)
+    return [who for names in owners.values() for who in names]
+
+
 class RoundSteps:
     """`step` takes the next one of a task's last round, if there is one to take."""
 
     def __init__(self, core: SpCore, aggregators: RoundAggregators) -> None:
-        self._core, self._ports, self._aggregators = core, core.ports, aggregators
+        self._core = core
+        self._ports = core.ports
+        self._aggregators = aggregators
         self._csp = CspLink(core)
-        self.introductions = CspEnrolment(core, self.end_with_csp)
         self._last_look: dict[str, tuple[int, int]] = {}  # by task: round, uploads in it
+        self._heard: set[str] = set()  # ended tasks whose last word this process has asked for
         self.dropped = 0  # uploads, by this process
 
     def step(self, task: str) -> bool:
         last = self._core.last_round(task)
         if last is not None and last.state is RoundState.OPEN:
             return self._decide(task, last.number) or self._head_start(task, last.number)
-        if last is not None and last.state in UNDER_WAY:
+        if last is not None and last.state in UNDER_WAY and not self._waits_for_late(task, last):
             return self._as_csp_allows(task, last)
         return False
 
     def due(self, task: str, last: Round) -> bool:
         """Whether `step` has something to do with this round, by reading alone."""
         if last.state in UNDER_WAY:
-            return True
+            return not self._waits_for_late(task, last)
         uploaded, missing = self._ports.store.turnout(task, last.number)
         return self._core.decided(task, last, uploaded, missing) != last or self._is_quiet(task, last.number, uploaded)
 
+    def _waits_for_late(self, task: str, last: Round) -> bool:
+        """Whether an average is held for uploads that may still come; of a task that has ended none may."""
+        if last.state is not RoundState.HELD or self._ports.store.task(task).state in ENDED:
+            return False
+        definition, (uploaded, missing) = self._core.definition(task), self._ports.store.turnout(task, last.number)
+        about = definition.settings, self._core.now(), uploaded, uploaded + missing, definition.plan
+        return not last.is_gathered(*about)
+
     def can_open(self, stored: StoredTask, last: Round | None) -> bool:
         """Whether `open_next` has something to do, if there is a next round: people, money, and what the plan says."""
-        task, settings = stored.task, self._core.definition(stored.task).settings
+        task = stored.task
+        settings = self._core.definition(stored.task).settings
         if _next_number(last) > settings.rounds or not self._core.options.opens_rounds:
             return False
         if self.is_deserted(task, last):
             return True
+        if not self._core.has_time(task):  # nothing is paid for what could not be closed; it ends with its last day
+            return False
         enough = self._core.active(task) >= self._core.needed(task, last)
         cost = self._core.definition(task).plan.round_cost(settings)
         if not enough or self._core.ledger(task).balance(ESCROW) < cost:
@@ -101,8 +131,11 @@ class RoundSteps:
 
     def open_next(self, task: str) -> bool:
         """The next round, once there are enough people and enough money, at its time; False also when there is none left."""
+        if self.hear_end(task):
+            return True
         with self._ports.store.transaction():  # what was true a moment ago may not be any more: an order may have come
-            stored, last = self._ports.store.task(task), self._core.last_round(task)
+            stored = self._ports.store.task(task)
+            last = self._core.last_round(task)
             ready = stored.state == TaskState.RUNNING and (last is None or last.is_over)
             if not ready or not self.can_open(stored, last):
                 return False
@@ -113,7 +146,8 @@ class RoundSteps:
                 self._ports.store.change_task(task, ready_at=self._core.now())
                 return True
             self._ports.store.change_task(task, ready_at=None)
-            self._open(task, _next_number(last), self._payment(task))
+            budget = self._core.definition(task).settings.budget
+            self._open(task, _next_number(last), to_millionths(budget or 0))
         self.burn(task)  # of one that was given up meanwhile
         return True
 
@@ -124,16 +158,14 @@ class RoundSteps:
         return last is None and over and self._core.active(task) < definition.settings.min_participants
 
     def _end_deserted(self, task: str) -> None:
-        found, needed = self._core.active(task), self._core.definition(task).settings.min_participants
+        found = self._core.active(task)
+        needed = self._core.definition(task).settings.min_participants
         why = f"{found} had joined when enrolment ended, and {needed} are needed"
         cancel_task(self._core.sure_books, task, Tombstone("cancelled", EndedBy.PLAN, why), self.abort)
 
-    def _payment(self, task: str) -> int:
-        budget = self._core.definition(task).settings.budget
-        return to_millionths(budget) if budget is not None else 0
-
     def open(self, task: str, payment: int, *, final: bool = False) -> int:
         """Open the next round at once, for a caller that opens rounds itself; its number."""
+        self.hear_end(task)
         with self._ports.store.transaction():
             last = self._core.last_round(task)
             number = _next_number(last)
@@ -142,8 +174,52 @@ class RoundSteps:
                 raise RoundsExhausted(f"round {number} of {rounds}: the masks were sized for those")
             if self._ports.store.task(task).state != TaskState.RUNNING:
                 raise TaskNotRunning("the task is not running: no further round can be opened")
+            if not self._core.has_time(task):
+                raise TaskNotRunning(
+                    "the last day of rounds comes before another one could be over: define another task"
+                )
             self._open(task, number, payment, final=final)
         return number
+
+    def end_due(self, stored: StoredTask) -> bool:
+        """Of a task that has ended: whether people still wait for CSP's word about its last round, which was given up."""
+        if stored.state not in (TaskState.FINISHED, TaskState.CANCELLED) or stored.task in self._heard:
+            return False
+        last = self._core.last_round(stored.task)
+        return last is not None and last.state is RoundState.ABORTED and last.word is None
+
+    def hear_last_end(self, task: str) -> bool:
+        """Once: a CSP that refuses it says nothing later either."""
+        heard = self.hear_end(task)
+        self._heard.add(task)
+        return heard
+
+    def hear_end(self, task: str) -> bool:
+        """Before the next round: CSP's signed word about one that was given up. Without it no phone sends anything.
+
+        A CSP that cannot say what it has shown, or has opened a sum which SP has not got, ends the task.
+        """
+        last = self._core.last_round(task)
+        if last is None or last.state is not RoundState.ABORTED or last.word is not None:
+            return False
+        sp = self._aggregators.checking(task)
+        if not isinstance(sp, HearsEnds):
+            return False
+        try:
+            reply = self._ports.csp.answer(task, *sp.ask_end(last.number))
+        except (TaskEnded, RoundEnded) as refusal:
+            self.end_with_csp(task, str(refusal))
+            return True
+        except _SET_BACK as refusal:
+            self.end_with_csp(task, f"{type(refusal).__name__}: {refusal}")
+            return True
+        is_opened = sp.is_opened(reply, last.number)
+        changed = keep_results(self._ports.blobs, task, last, word=reply)
+        with contextlib.suppress(Conflict), self._ports.store.transaction():
+            self._ports.store.set_round(task, last, changed)
+        if is_opened and isinstance(profile_named(self._core.definition(task).settings.profile), DealsFiles):
+            self.end_with_csp(task, f"CSP has opened a sum of round {last.number} that SP has not got")
+        return True
 
     def _open(self, task: str, number: int, payment: int, *, final: bool = False) -> None:
         """Prepaid before it opens."""
@@ -196,7 +272,8 @@ class RoundSteps:
         So does one that has opened a sum which SP has not got: every later model would follow from it; and one that does not
         know the sum which SP has got, or signs a record of another model: it was set back, or SP was.
         """
-        store, stored = self._ports.store, self._ports.store.task(task)
+        store = self._ports.store
+        stored = self._ports.store.task(task)
         since = stored.csp_away_since
         try:
             moved = self._with_csp(task, stored.state, current)
@@ -204,7 +281,8 @@ class RoundSteps:
             self.end_with_csp(task, str(refusal))
             return True
         except _SET_BACK as refusal:
-            self.end_with_csp(task, f"RolledBack: CSP or SP was set back to an earlier state: {refusal}")
+            by = EndedBy.SP if isinstance(refusal, RolledBack) and refusal.is_own else EndedBy.CSP
+            self.end_with_csp(task, f"RolledBack: {refusal}", by)
             return True
         except (ServiceError, ConnectionError):
             if since is None:
@@ -214,14 +292,14 @@ class RoundSteps:
             store.change_task(task, csp_away_since=None)
         return moved
 
-    def end_with_csp(self, task: str, reason: str) -> None:
-        """CSP answers this task no more: no round will ever be computed."""
+    def end_with_csp(self, task: str, reason: str, by: EndedBy = EndedBy.CSP) -> None:
+        """CSP answers this task no more, or must not be asked: no round will ever be computed."""
         with self._ports.store.transaction():
             last = self._core.last_round(task)
             if last is not None and last.state in UNDER_WAY:
                 self.abort(task, last)
         with contextlib.suppress(TaskNotRunning):  # it has ended meanwhile
-            ending = Tombstone("cancelled", EndedBy.CSP, printable(reason, LONGEST_REASON))
+            ending = Tombstone("cancelled", by, printable(reason, LONGEST_REASON))
             cancel_task(self._core.sure_books, task, ending, self.abort)
 
     def _with_csp(self, task: str, state: str, current: Round) -> bool:
@@ -234,6 +312,8 @@ class RoundSteps:
         try:
             if not current.asked:
                 self._drop_damaged(task, current)
+            elif averages_again(self._core.definition(task).settings):
+                self._average_again(task, state, current)
             elif current.state is RoundState.CLOSED and (
                 payment := self._core.ledger(task).balance(round_account(number))
             ):
@@ -260,9 +340,11 @@ class RoundSteps:
         """Leave out what is no longer as it was acknowledged, before CSP hears of the round. True if there was something.
 
         Its owner may send it again while the round is open. A closed round in which too few are left is given up. If all is
-        well with a closed round, its uploads are settled from now on: CSP answers for one set of them only.
+        well with a closed round, its uploads are settled from now on: CSP answers for one set of them only. Where late ones are
+        averaged in, all are settled once they are gathered.
         """
-        number, store = current.number, self._ports.store
+        number = current.number
+        store = self._ports.store
         damaged = self._aggregators.damaged(task, number)
         for upload in damaged:  # first: while the upload stands in the books, nobody writes a new file under its name
             self._ports.blobs.delete(upload_name(task, number, upload.digest))
@@ -275,6 +357,8 @@ class RoundSteps:
                 pass
             elif store.turnout(task, number)[0] < self._core.definition(task).settings.min_participants:
                 self.abort(task, current)  # some were damaged or taken back
+            elif current.state is RoundState.HELD:
+                store.set_round(task, current, replace(current, state=RoundState.GATHERED))
             else:
                 store.set_round(task, current, replace(current, asked=True))
         if damaged:
@@ -285,24 +369,74 @@ class RoundSteps:
 
     def _weigh(self, task: str, state: str, current: Round, payment: int) -> None:
         """Rewards first: of a round that cannot be rewarded nobody gets the average either."""
-        self.introductions.require_known(task, current.number)
         round_ = self._round(task, current)
         packed = pack_envelopes(round_.reward(payment), self._ports.store.turnout(task, current.number)[0])
         self._set(task, state, current, RoundState.WEIGHED, round_.rejected, rewards=packed)
 
-    def publish(self, task: str, state: str, current: Round, *, final: bool) -> None:
+    def _average_again(self, task: str, state: str, current: Round) -> None:
+        """The next transition of a round that late uploads are averaged into: each sets one record.
+
+        closed: averaged, held. held: gathered. gathered: what is held is erased if it is of other uploads, then averaged once
+        more, then published. published: rewarded."""
+        if current.state is RoundState.HELD:
+            self._drop_damaged(task, current)
+            return
+        round_, held = self._round(task, current), self._held(task, current)
+        is_of_all = held is not None and round_.take_held(held)
+        if current.state is RoundState.PUBLISHED:
+            self._reward_published(task, state, current, round_)
+        elif is_of_all:
+            pays = self._core.ledger(task).balance(round_account(current.number)) > 0
+            after = RoundState.PUBLISHED if pays else RoundState.REWARDED
+            self.publish(task, state, current, final=self._core.is_final(task, current), after=after)
+        elif current.held is not None:
+            with contextlib.suppress(Conflict), self._ports.store.transaction():
+                self._ports.store.set_round(task, current, replace(current, held=None))
+        else:
+            self._erase_held(task, current.number)
+            after = RoundState.HELD if current.state is RoundState.CLOSED else RoundState.GATHERED
+            self._set(task, state, current, after, round_.rejected, held=round_.hold())
+
+    def _held(self, task: str, current: Round) -> bytes | None:
+        """The average that is held; None if there is none, or if its file is not as it was written: it is made again."""
+        if current.held is None:
+            return None
+        try:
+            held = read_result(self._ports.blobs, task, current, "held")
+        except NotReady:
+            return None
+        return held if hashlib.sha256(held).hexdigest() == current.held else None
+
+    def _erase_held(self, task: str, number: int) -> None:
+        """The average, and what CSP answered for it. Idempotent."""
+        self._ports.blobs.clear(result_folder(task, number, "held"))
+        forget_replies(self._ports.store, self._ports.blobs, task, number)
+
+    def _reward_published(self, task: str, state: str, current: Round, round_: AggregationRound) -> None:
+        """What was published is rewarded, by the average that was."""
+        number = current.number
+        envelopes = round_.reward(self._core.ledger(task).balance(round_account(number)))
+        packed = pack_envelopes(envelopes, self._ports.store.turnout(task, number)[0])
+        self._set(task, state, current, RoundState.REWARDED, round_.rejected, rewards=packed)
+        self._aggregators.forget(task, number)
+        self.burn(task)
+
+    def publish(
+        self, task: str, state: str, current: Round, *, final: bool, after: RoundState = RoundState.REWARDED
+    ) -> None:
         """Average to an audience."""
         number = current.number
         round_ = self._round(task, current)
-        if isinstance(round_.sp, ChecksSenders):  # so does CSP, in rounds that pay nobody too
-            self.introductions.require_known(task, number)
         publication = round_.average(final=final)
         kind = publication_kind(self._core.audience(task, final=final))
         made = {kind: publication, "left_over": round_.carry_over()}
-        if self._set(task, state, current, RoundState.REWARDED, round_.rejected, **made):
+        if kind == "model" and current.average is None and isinstance(round_.sp, ShowsRecord):
+            made["average"] = round_.sp.record_publication()
+        if self._set(task, state, current, after, round_.rejected, **made):
             self._core.options.events("average published", task=task, number=number, final=final)
-        self._aggregators.forget(task, number)
-        self.burn(task)
+        if after is RoundState.REWARDED:
+            self._aggregators.forget(task, number)
+            self.burn(task)
 
     def _set(
         self,
@@ -315,8 +449,10 @@ class RoundSteps:
     ) -> bool:
         """What a step has made: files, then the record that names them, with the money, if task and round are as they were when
         the step began. Else another process has gone on: False, and files that no record will name are deleted."""
-        store, blobs, number = self._ports.store, self._ports.blobs, current.number
-        changed = replace(current, state=after)
+        store = self._ports.store
+        blobs = self._ports.blobs
+        number = current.number
+        changed = replace(current, state=after, held=None if after is RoundState.REWARDED else current.held)
         changed = keep_results(blobs, task, changed, rejected=_packed(rejected), **made)
         try:
             with store.transaction():
@@ -337,20 +473,29 @@ class RoundSteps:
 
         Idempotent: the next step repeats it, after a crash in between too. The last average of a hidden total is scaled again
         if it is the requester's in the end, by the replies that are kept."""
-        over, definition = [r for r in self._ports.store.rounds(task) if r.is_over], self._core.definition(task)
+        over = [r for r in self._ports.store.rounds(task) if r.is_over]
+        definition = self._core.definition(task)
         done = [r for r in over if r.state is RoundState.REWARDED]
         kept = done[-1:] if definition.settings.total == "hidden" else []
         for round_ in over:
+            if averages_again(definition.settings):
+                self._ports.blobs.clear(result_folder(task, round_.number, "held"))
             if round_ not in kept:
                 forget_replies(self._ports.store, self._ports.blobs, task, round_.number)
         if file_sizes(definition):
             self._core.dealt.burn(definition, [r.number for r in over])
-        for before in done[:-1]:
-            if before.left_over is not None:
+        for before, after in itertools.pairwise(done):
+            if before.left_over is not None and not self._may_come_unused(task, after):
                 self._ports.blobs.delete(result_name(task, before.number, "left_over", before.left_over))
 
+    def _may_come_unused(self, task: str, current: Round) -> bool:
+        """Whether uploads to a round that is over are still checked, by what it began with, and owed for."""
+        definition = self._core.definition(task)
+        return definition.plan.each_unused > 0 and self._core.probably_now() <= current.last_call(definition.settings)
+
     def _round(self, task: str, current: Round) -> AggregationRound:
-        sp, observer = self._aggregators.complete(task, current.number), self._core.options.tools.observer
+        sp = self._aggregators.complete(task, current.number)
+        observer = self._core.options.tools.observer
         return AggregationRound(sp, self._csp.ask(task, current, sp), observer)
 
 

@@ -1,155 +1,30 @@
-"""After the last round: claims that CSP attests and SP pays once, the requester's model, money that returns, the scrubbing."""
+"""After the last round: the requester's model, money that returns, the scrubbing."""
 
-import hashlib
-import json
-from collections.abc import Mapping
-from dataclasses import replace
+import contextlib
+from collections.abc import Iterator
 
-from crowdfl.documents.destination import SEALED_BYTES
-from crowdfl.errors import (
-    AlreadyPaid,
-    ClaimRefused,
-    Conflict,
-    CrowdFLError,
-    FormatError,
-    NotReady,
-    OutOfTurn,
-    RoundEnded,
-    TaskEnded,
-    UploadDamaged,
-    WrongAmount,
-)
-from crowdfl.protocols.capabilities import NO_CLAIMS, SizesClaims
-from crowdfl.protocols.registry import profile_named
-from crowdfl.roles.records import (
-    ASKED,
-    PaidClaim,
-    PaymentState,
-    Round,
-    RoundState,
-    StoredPayment,
-    StoredTask,
-    TaskState,
-)
-from crowdfl.roles.sp.core import UNDER_WAY, SpCore
+from crowdfl.errors import CrowdFLError, OutOfTurn, RoundEnded, TaskEnded, UploadDamaged
+from crowdfl.roles.records import DepositState, Round, RoundState, StoredTask, TaskState
+from crowdfl.roles.sp.closing import Closing
+from crowdfl.roles.sp.core import SpCore
 from crowdfl.roles.sp.csp_link import forget_replies
-from crowdfl.roles.sp.ledger import ESCROW, earned_account
-from crowdfl.roles.sp.results import has_publication
-from crowdfl.roles.sp.rounds import RoundSteps
+from crowdfl.roles.sp.extension import Extension
+from crowdfl.roles.sp.ledger import ESCROW, Ledger, earned_account
+from crowdfl.roles.sp.money import erase_destination, waits_for_destination
+from crowdfl.roles.sp.results import has_publication, read_result
+from crowdfl.roles.sp.rounds import RoundSteps, rewarded_people
 from crowdfl.roles.sp.uploads import RoundAggregators
-
-_ROOM = 4096
-RESTORED = "SP was restored from a backup and may have paid this before; check with your bank"
-PAID_BEFORE = "paid before SP was restored from a backup, as its operator says"
-
-
-class Claims:
-    """A claim is paid once per task, after its end and before its deadline."""
-
-    def __init__(self, core: SpCore, aggregators: RoundAggregators) -> None:
-        self._core, self._ports, self._aggregators = core, core.ports, aggregators
-
-    def pay(self, task: str, claim: bytes) -> PaidClaim:
-        """Pay a claim that CSP attests, each round from its own budget. The same claim again is the same payment."""
-        found = self._ports.store.status(task)
-        _require_open(found.state)
-        last = found.rounds[-1][0] if found.rounds else None
-        if last is not None and last.state in UNDER_WAY:
-            raise NotReady(f"round {last.number} is not rewarded yet, and claims are paid once: ask again later")
-        sp = self._aggregators.claiming(task, claim)
-        who, digest = sp.check_claim(claim), hashlib.sha256(claim).hexdigest()
-        before = self._paid_before(task, who, digest)
-        if before is not None:
-            return before
-        attested = sp.pay(claim, self._ports.csp.answer(task, claim, len(claim) + _ROOM))
-        with self._ports.store.transaction():
-            stored = self._ports.store.task(task)
-            _require_open(stored.state)  # the deadline may have passed while CSP looked
-            return self._paid_before(task, who, digest) or self._book(stored, who, digest, attested)
-
-    def pay_to(self, task: str, who: str, sealed: bytes) -> None:
-        """Where a claim is to be paid, for the payer alone; another takes its place until it is paid."""
-        if not self._core.definition(task).payer:
-            raise Conflict("this task asks nobody where to be paid")
-        if len(sealed) != SEALED_BYTES:
-            raise FormatError(f"a sealed destination has {SEALED_BYTES} bytes, not {len(sealed)}")
-        payment = self._ports.store.payment(task, who)
-        if payment is None or payment.state is PaymentState.UNKNOWN:
-            raise NotReady("there is no claim to pay, or nobody knows whether it was paid: send this again later")
-        if payment.state is not PaymentState.PENDING:
-            raise Conflict("this claim is paid, or being paid")
-        if not self._ports.store.change_payment(payment, replace(payment, destination=sealed)):
-            raise NotReady("this payment has just changed: send this again")
-
-    def limit(self, task: str) -> int:
-        """Bytes that are read of a claim: no honest one is longer, and one that is a little longer is told what is wrong."""
-        settings, rounds = self._core.definition(task).settings, len(self._ports.store.rounds(task))
-        profile = profile_named(settings.profile)
-        if not isinstance(profile, SizesClaims):
-            raise NO_CLAIMS
-        return profile.claim_bytes(settings, rounds) + _ROOM
-
-    def _paid_before(self, task: str, who: str, digest: str) -> PaidClaim | None:
-        """What this very claim was paid before, for a participant whose answer was lost; another claim is refused."""
-        payment = self._ports.store.payment(task, who)
-        if payment is None:
-            return None
-        if payment.claim != digest:
-            raise AlreadyPaid(f"{who} was paid for this task already")
-        claimed = {int(number): int(amount) for number, amount in json.loads(payment.claimed).items()}
-        paid = self._core.ledger(task).paid().get(who, {})
-        return PaidClaim({number: paid.get(number, 0) for number in claimed}, claimed)
-
-    def _book(self, stored: StoredTask, who: str, digest: str, attested: Mapping[int, int]) -> PaidClaim:
-        """Movements and payment together. The caller holds a transaction."""
-        task, store, now = stored.task, self._ports.store, self._core.probably_now()
-        ledger = self._core.ledger(task)
-        _require_within(attested, ledger.budgets(), restored=bool(stored.epoch))
-        paid = {number: min(amount, ledger.balance(earned_account(number))) for number, amount in attested.items()}
-        unused = ledger.unused(who)
-        owed = [ledger.pay_unused(who, number, amount) for number, amount in unused.items()]
-        store.post(task, *(ledger.pay(who, number, amount) for number, amount in paid.items()), *owed)
-        outcome = PaidClaim(paid | unused, dict(attested) | unused)
-        state = PaymentState.PENDING if outcome.amount else PaymentState.PAID  # there is nothing to hand over
-        payment = StoredPayment(task, who, outcome.amount, digest, json.dumps(outcome.claimed), state, now)
-        if outcome.amount:
-            asked = ASKED if self._core.definition(task).payer else None
-            payment = self._as_the_bank_knows(replace(payment, destination=asked), stored)
-        store.add_payment(payment)
-        return outcome
-
-    def _as_the_bank_knows(self, payment: StoredPayment, stored: StoredTask) -> StoredPayment:
-        """A new payment of an SP that was restored: made before, perhaps made before, or to be made."""
-        if payment.key in self._ports.store.paid_before(stored.task):
-            return replace(payment, state=PaymentState.PAID, error=PAID_BEFORE, destination=None)
-        if stored.unreconciled:
-            return replace(payment, state=PaymentState.UNKNOWN, error=RESTORED)
-        return payment
-
-
-def _require_open(state: str) -> None:
-    if state not in (TaskState.FINISHED, TaskState.CANCELLED):
-        raise NotReady(f"task is {state}: claims are paid after its end and before their deadline")
-
-
-def _require_within(attested: Mapping[int, int], budgets: Mapping[int, int], *, restored: bool) -> None:
-    """A reward is a part of its round's budget, whatever CSP signs.
-
-    An SP that was restored from a backup may have lost a round that it had rewarded. Such a round has nothing left to pay: the
-    rest of the claim is paid.
-    """
-    for number, amount in attested.items():
-        if number not in budgets and not restored:
-            raise ClaimRefused(f"round {number} was not rewarded: there is nothing to claim for it")
-        if not 0 <= amount <= budgets.get(number, amount):
-            raise WrongAmount(f"the claim for round {number} is outside what the round had to give")
 
 
 class Settlement:
     """Each method returns True if a step was taken."""
 
-    def __init__(self, core: SpCore, aggregators: RoundAggregators, steps: RoundSteps) -> None:
+    def __init__(
+        self, core: SpCore, aggregators: RoundAggregators, steps: RoundSteps, closing: Closing, extension: Extension
+    ) -> None:
         self._core, self._ports, self._aggregators, self._steps = core, core.ports, aggregators, steps
+        self._closing, self._extension = closing, extension
+        self._owed: dict[str, tuple[int, bool]] = {}  # by task, after so many movements
 
     def finish(self, task: str, last: Round | None) -> bool:
         try:
@@ -185,30 +60,65 @@ class Settlement:
 
     def due(self, task: str, stored: StoredTask) -> bool:
         """Whether `settle` has something to do, by reading alone."""
-        until = stored.claims_until
-        if until is None or self._core.now() >= until or self._core.ledger(task).balance(ESCROW) > 0:
+        ledger = self._core.ledger(task)
+        if stored.ended_at is None or self._core.now() >= stored.attests_until or ledger.balance(ESCROW) > 0:
             return True
-        return self._undelivered(task) is not None
+        return self._undelivered(task) is not None or not self.is_owed(stored, ledger)
 
     def settle(self, task: str, stored: StoredTask) -> bool:
-        """Of a task whose last round is over: its time to claim begins, and escrow returns at once.
+        """Of a task whose last round is over: escrow returns at once.
 
-        After the claim deadline uploads are scrubbed, ids stay, and the unclaimed returns.
+        Once CSP attests no claim any more, or nobody is owed anything, uploads are scrubbed and what is left returns.
         """
-        store, now, until = self._ports.store, self._core.now(), stored.claims_until
-        if until is None:
+        store, now, ledger = self._ports.store, self._core.now(), self._core.ledger(task)
+        if stored.ended_at is None:
             store.change_task(task, ended_at=now)
             return True
-        ledger = self._core.ledger(task)
         if ledger.balance(ESCROW) > 0:
             return store.post(task, ledger.refund(f"escrow {len(ledger.movements)}"))
-        if now < until:
+        if now < stored.attests_until and (self._undelivered(task) is not None or self.is_owed(stored, ledger)):
             return self.deliver(task)
+        if now >= stored.attests_until and self._extension.may_come(stored):
+            return self._extension.step(task)
         self._scrub(task)  # first: a crash after the last step would leave it undone
         with store.transaction():
+            if (store.task(task), self._core.ledger(task).movements) != (stored, ledger.movements):  # meanwhile
+                return True
             self._return_unclaimed(task)
             store.change_task(task, state=TaskState.SETTLED)
+            for who in store.payees(task):
+                erase_destination(store, task, who)
         return True
+
+    def is_owed(self, stored: StoredTask, ledger: Ledger) -> bool:
+        """Whether somebody can still claim something, or CSP's word about the last round is still to come.
+
+        Of a round that everyone was paid for, what division has left is nobody's.
+        """
+        task, made = stored.task, len(ledger.movements)
+        if self._owed.get(task, (-1, True))[0] != made:
+            self._owed[task] = made, ledger.owes_unused() or any(self._unpaid(task, ledger))
+        if self._owed[task][1]:  # first: while people may claim, a look reads nothing more
+            return True
+        if self._steps.end_due(stored) or self._closing.due(stored):
+            return True
+        if any(one.state is DepositState.PENDING for one in self._ports.store.deposits(task)):
+            return True  # it may be confirmed, and then returns
+        # A claim says where to be paid, and none is taken once the books are closed.
+        return any(map(waits_for_destination(self._ports.store, task), ledger.paid()))
+
+    def _unpaid(self, task: str, ledger: Ledger) -> Iterator[str]:
+        """People who have earned something and have not claimed it."""
+        store, paid = self._ports.store, ledger.paid()
+        for number in ledger.budgets():
+            if ledger.balance(earned_account(number)):
+                people = [one.who for one in store.uploads(task, number)]
+                with contextlib.suppress(CrowdFLError, OSError):  # who cannot be told apart is owed something
+                    people = (
+                        rewarded_people(read_result(self._ports.blobs, task, store.round(task, number), "rewards"))
+                        or people
+                    )
+                yield from (who for who in people if number not in paid.get(who, {}))
 
     def _return_unclaimed(self, task: str) -> None:
         ledger = self._core.ledger(task)

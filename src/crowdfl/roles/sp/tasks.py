@@ -22,8 +22,10 @@ from crowdfl.roles.records import (
     TaskState,
     TaskStatus,
     Tombstone,
+    last_claims,
 )
 from crowdfl.roles.retention import ended
+from crowdfl.roles.sp.closing import Closing
 from crowdfl.roles.sp.core import ENDED, UNDER_WAY, LedgerPorts, SpCore, require_running
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.settings import require_claim_window
@@ -49,14 +51,15 @@ def cancel_task(ports: LedgerPorts, task: str, ending: Tombstone, abort: Abort |
         rounds = store.rounds(task)
         if rounds and rounds[-1].state is RoundState.OPEN:
             (abort or (lambda _task, last: give_up_round(store, task, last)))(task, rounds[-1])
-        now, hangs = ports.clock.now(), bool(rounds) and rounds[-1].state in UNDER_WAY
+        now = ports.clock.now()
+        hangs = bool(rounds) and rounds[-1].state in UNDER_WAY
         store.change_task(task, state=TaskState.CANCELLED, ended_at=None if hangs else now, end=ending)
 
 
 def give_up_round(store: SpStore, task: str, current: Round, rejected: str | None = None) -> None:
     """For good: its money returns to escrow, and its seeds are erased; `Conflict` if it is not as it was read. The caller holds
     a transaction."""
-    aborted = replace(current, state=RoundState.ABORTED, rejected=rejected or current.rejected)
+    aborted = replace(current, state=RoundState.ABORTED, rejected=rejected or current.rejected, held=None)
     store.set_round(task, current, aborted)
     store.post(task, Ledger(store.movements(task)).abort_round(current.number))
     store.erase_seeds(task, current.number)
@@ -65,7 +68,8 @@ def give_up_round(store: SpStore, task: str, current: Round, rejected: str | Non
 def give_time_back(ports: LedgerPorts, task: str) -> None:
     """A pause takes nothing from a round's window."""
     store = ports.store
-    since, rounds = store.task(task).paused_at, store.rounds(task)
+    since = store.task(task).paused_at
+    rounds = store.rounds(task)
     if since is not None:
         store.change_task(task, paused_at=None)
         if rounds and rounds[-1].state in (RoundState.OPEN, *UNDER_WAY):
@@ -76,12 +80,16 @@ def give_time_back(ports: LedgerPorts, task: str) -> None:
 class Tasks:
     """`abort` gives up an open round: its money returns."""
 
-    def __init__(self, core: SpCore, abort: Callable[[str, Round], None]) -> None:
-        self._core, self._ports, self._abort = core, core.ports, abort
+    def __init__(self, core: SpCore, abort: Callable[[str, Round], None], closing: Closing) -> None:
+        self._core = core
+        self._ports = core.ports
+        self._abort = abort
+        self._closing = closing
 
     def create(self, definition: str, appointment: str, initial: bytes) -> str:
         """Take a task over: papers checked, key fetched, CSP told. Idempotent."""
-        opened, ports = Definition.open(definition), self._ports
+        opened = Definition.open(definition)
+        ports = self._ports
         task = opened.task
         self._require_not_over(task)
         appointed = Appointment.open(appointment, ports.kgc_key)
@@ -119,7 +127,7 @@ class Tasks:
         if self._is_known(definition.task):
             return
         options = self._core.options
-        options.quotas.require(definition, initial)
+        options.quotas.require(definition, initial, self._core.now())
         self._require_place(definition)
         if definition.settings.budget is not None:
             require_claim_window(definition.claim_window, options.min_claim_window)
@@ -143,10 +151,13 @@ class Tasks:
 
     def order(self, task: str, order: str) -> None:
         """A signed order of the requester's: pause, resume or cancel."""
+        self._core.now()  # it counts from the moment it is given, which must be known
         opened = Order.open(order, self._core.definition(task).requester)
         actions = {"pause": self._pause, "resume": self._resume, "cancel": self._cancel}
         if opened.task != task or opened.action not in actions:
             raise DocumentError(f"an order names this task and one of {', '.join(actions)}")
+        if opened.action == "cancel":
+            self._closing.keep(task, bytes.fromhex(opened.closing))
         with self._ports.store.transaction():  # a delayed "pause" must not undo the "resume" that was signed after it
             before = self._ports.store.task(task).ordered_at
             if before is not None and opened.at < before:
@@ -178,7 +189,8 @@ class Tasks:
         return [{"name": one.name, "amount": one.amount, "state": str(one.state)} for one in found]
 
     def status(self, task: str) -> dict[str, Any]:
-        found, settings = self._ports.store.status(task), self._core.definition(task).settings
+        found = self._ports.store.status(task)
+        settings = self._core.definition(task).settings
         return {
             "task": task,
             "state": found.state,
@@ -187,7 +199,8 @@ class Tasks:
             "insecure": settings.is_insecure,
             "epoch": found.epoch,
             "dropped": found.dropped,
-            "claim_seconds_left": self._time_to_claim(task, found.ended_at),
+            "claim_seconds_left": self._time_to_claim(task, found),
+            "claims_extended": found.claims_extended,
             "enrolled": found.active,
             "enrolment": self._enrolment(task, found),
             "next_round": self._next_round(task, found),
@@ -210,7 +223,8 @@ class Tasks:
 
     def _enrolment(self, task: str, found: TaskStatus) -> str:
         """Whether somebody can join now: open, full, over (as the plan says) or ended."""
-        definition, last = self._core.definition(task), found.rounds[-1][0] if found.rounds else None
+        definition = self._core.definition(task)
+        last = found.rounds[-1][0] if found.rounds else None
         through = last is not None and last.number >= definition.settings.rounds and last.state is not RoundState.OPEN
         if found.state in ENDED or through:
             return "ended"
@@ -220,7 +234,8 @@ class Tasks:
 
     def _next_round(self, task: str, found: TaskStatus) -> float | None:
         """When the next round opens if people and money are there by then; None where no plan says, and during a round."""
-        definition, last = self._core.definition(task), found.rounds[-1][0] if found.rounds else None
+        definition = self._core.definition(task)
+        last = found.rounds[-1][0] if found.rounds else None
         going_on = found.state == TaskState.RUNNING and (last is None or last.is_over)
         left = last is None or last.number < definition.settings.rounds
         if not going_on or not left or not self._core.clock_is_sure():
@@ -236,11 +251,11 @@ class Tasks:
         spread = min(found.active / _LOOKS_A_SECOND, self._core.definition(task).settings.window / 2)
         return round(wait + random_between(spread / 2, spread), 1)
 
-    def _time_to_claim(self, task: str, ended_at: float | None) -> float | None:
+    def _time_to_claim(self, task: str, found: TaskStatus) -> float | None:
         """Seconds until the unclaimed is returned; None before the end, and while the clock is in doubt.
 
         A duration: a phone's clock may be wrong.
         """
-        if ended_at is None or not self._core.clock_is_sure():
+        if found.ended_at is None or not self._core.clock_is_sure():
             return None
-        return max(0.0, ended_at + self._core.definition(task).claim_window - self._ports.clock.now())
+        return max(0.0, last_claims(self._core.definition(task), found.claims_extended) - self._ports.clock.now())

@@ -65,7 +65,8 @@ class ClockWatch:
     def is_sure(self) -> bool:
         with self._lock:
             sure = self._is_sure()
-            changed, self._sure = sure != self._sure, sure
+            changed = sure != self._sure
+            self._sure = sure
         if changed:
             self.on_change(sure)
         return sure
@@ -93,7 +94,8 @@ class ClockWatch:
 
     def estimate(self) -> float:
         """What time it probably is: in doubt, by the seconds that passed since the clock was last known to be right."""
-        sure, anchor = self.is_sure(), self._anchor
+        sure = self.is_sure()
+        anchor = self._anchor
         return self.clock.now() if sure or anchor is None else anchor + self.steady()
 
     def _is_sure(self) -> bool:

@@ -8,6 +8,7 @@ product of the protocols. However many uploads a round has, memory holds two vec
 together. What a process has added up is lost with it, and added up again by the next from the uploads, which are durable.
 """
 
+import contextlib
 import hashlib
 import math
 import threading
@@ -19,6 +20,7 @@ from typing import Literal
 
 from crowdfl.crypto.compute import Read, Work, run_work
 from crowdfl.errors import (
+    AlreadyCounted,
     BadSignature,
     Conflict,
     CrowdFLError,
@@ -29,28 +31,26 @@ from crowdfl.errors import (
     NotEnoughMoney,
     NotReady,
     RoundNotOpen,
-    TaskNotRunning,
     UnknownParticipant,
     UploadDamaged,
 )
 from crowdfl.protocols.capabilities import (
-    NO_CLAIMS,
     NO_REFERENCE,
     CarriesOver,
     ChecksSenders,
-    PaysClaims,
     TakesDealt,
     TakesReference,
 )
-from crowdfl.protocols.profile import SpProtocol, Tools
+from crowdfl.protocols.profile import ChecksClaims, SpProtocol, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ports import Blobs
-from crowdfl.roles.records import Round, RoundState, TaskState, Upload, UploadContext
-from crowdfl.roles.sp.core import SpCore, reference_name, require_running
+from crowdfl.roles.records import Round, RoundState, TaskState, Upload, UploadContext, taking_uploads
+from crowdfl.roles.sp.core import ENDED, SpCore, reference_name, require_running
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.sp.results import read_result
 
 _TOGETHER = 1024  # uploads added up at once
+_IS_OPEN = (RoundState.OPEN, RoundState.ABORTED)  # or never closed: all others have, with their uploads
 _MOST_KEPT = 8  # rounds in memory at once; one more costs another its head start
 
 
@@ -115,7 +115,7 @@ class RoundAggregators:
     def checking(self, task: str, number: int | None = None, people: Collection[str] = ()) -> SpProtocol:
         """To check uploads of these with, those to this round; nothing is put into it, so that threads may share it."""
         known, options = self._checking.get(task), self._core.options
-        other = known is not None and number not in (None, known.number) and isinstance(known.sp, CarriesOver)
+        other = known is not None and number not in (None, known.number) and isinstance(known.sp, ChecksSenders)
         if known is None or other:
             tools = replace(options.tools, backend=options.checker)
             known = self._checking[task] = _Aggregator(self._new(task, number or 1, tools), number or 1)
@@ -124,11 +124,9 @@ class RoundAggregators:
                 known.sp.enrol(self._core.identity(task, who))
         return known.sp
 
-    def claiming(self, task: str, claim: bytes) -> PaysClaims:
+    def claiming(self, task: str, claim: bytes) -> ChecksClaims:
         """To check one claim with: it knows the claimant and nobody else."""
         sp = self.checking(task)
-        if not isinstance(sp, PaysClaims):
-            raise NO_CLAIMS
         return sp.paying(self._core.identity(task, sp.claimant(claim)))
 
     def add_new(self, task: str, number: int, most: int) -> int:
@@ -276,11 +274,36 @@ class PendingUpload:
         return cls(who, upload, hashlib.sha256(upload).hexdigest())
 
 
+@dataclass
+class Arrival:
+    """An upload on its way into a round: welcome until something has become of it."""
+
+    sent: PendingUpload
+    late: bool = False
+    outcome: UploadOutcome | None = None
+
+    @property
+    def upload(self) -> Upload:
+        return Upload(self.sent.who, self.sent.digest, self.late)
+
+    @property
+    def leaves_nothing(self) -> bool:
+        """Whether no byte of it stays."""
+        unused = isinstance(self.outcome, tuple) and self.outcome[1] == "unused"
+        return unused or isinstance(self.outcome, Forbidden | RoundNotOpen)
+
+
+def _welcome(arrivals: Iterable[Arrival]) -> list[Arrival]:
+    return [one for one in arrivals if one.outcome is None]
+
+
 class Uploads:
     """SP's receiving end."""
 
     def __init__(self, core: SpCore, aggregators: RoundAggregators) -> None:
-        self._core, self._ports, self._aggregators = core, core.ports, aggregators
+        self._core = core
+        self._ports = core.ports
+        self._aggregators = aggregators
 
     def limit(self, task: str) -> int:
         """Bytes of an upload of this task: a longer body is refused before it is read."""
@@ -307,78 +330,138 @@ class Uploads:
         self._aggregators.check_reference(task, number, upload)
         self._ports.blobs.put(reference_name(task, number), upload)
 
-    def receive(self, task: str, number: int, arrivals: Sequence[PendingUpload]) -> list[UploadOutcome]:
+    def receive(self, task: str, number: int, uploads: Sequence[PendingUpload]) -> list[UploadOutcome]:
         """Check, keep durably, acknowledge; one that is refused says why. The same bytes again are the same upload."""
-        standing = self._ports.store.upload_context(task, number, [arrival.who for arrival in arrivals])
-        judged = [self._judge(task, number, arrival, standing) for arrival in arrivals]
-        pairs = zip(arrivals, judged, strict=True)
-        new = [(arrival.who, arrival.upload) for arrival, entry in pairs if isinstance(entry, Upload)]
-        side = self._aggregators.checking(task, number, [who for who, _ in new])
-        refusals = iter(side.refusals(new) if new else [])  # of bytes that are not an upload of this task and round
-        judged = [(next(refusals) or entry) if isinstance(entry, Upload) else entry for entry in judged]
-        judged = self._written(task, number, arrivals, judged)
-        welcome = [entry for entry in judged if isinstance(entry, Upload)]
-        # The store looks once more: the round may have closed, or have all that it takes, since the bytes were checked.
-        definition = self._core.definition(task)
-        most = definition.plan.goal or definition.settings.most_in_round
-        known = self._ports.store.acknowledge(task, number, welcome, most) if welcome else []
-        for upload, said in zip(welcome, known, strict=True):
-            if isinstance(said, Forbidden | RoundNotOpen):  # withdrawn meanwhile, or not used: no byte of it stays
-                self._ports.blobs.delete(upload_name(task, number, upload.digest))
-        outcomes, found = iter(known), list[UploadOutcome]()
-        for arrival, entry in zip(arrivals, judged, strict=True):
-            if isinstance(entry, Upload):
-                said = next(outcomes)
-                outcome: UploadOutcome = said if isinstance(said, CrowdFLError) else (entry, "new" if said else "again")
-            else:
-                outcome = entry
-            if isinstance(outcome, RoundNotOpen | TaskNotRunning) and standing.round is not None:
-                outcome = self._or_unused(task, number, arrival, outcome, standing)
-            found.append(outcome)
-        return found
+        standing = self._ports.store.upload_context(task, number, [one.who for one in uploads])
+        arrivals = [self._judged(task, number, one, standing) for one in uploads]
+        if welcome := _welcome(arrivals):
+            self._check(task, number, welcome)
+            if standing.round is not None and standing.round.state in self._taking(task):
+                self._write(task, number, _welcome(welcome))
+            self._take(task, number, _welcome(welcome))
+        return [one.outcome for one in arrivals if one.outcome is not None]
 
-    def _or_unused(
-        self, task: str, number: int, arrival: PendingUpload, outcome: UploadOutcome, standing: UploadContext
-    ) -> UploadOutcome:
-        """A refused one that came in time, after the round's goal, is owed what the plan says, while there is money for it."""
-        definition, who = self._core.definition(task), arrival.who
-        settings, plan = definition.settings, definition.plan
-        welcome = settings.per_round is None or who in standing.drawn
-        if not (plan.each_unused and welcome) or who in standing.uploads or who in standing.left:
-            return outcome
-        store = self._ports.store
-        with store.transaction():
-            state, current = store.task(task).state, store.round(task, number)
-            late = self._time(task, state, current) > current.last_call(settings)
-            ended = state in (TaskState.CANCELLED, TaskState.SETTLED) or current.state is RoundState.ABORTED
-            if late or ended or store.turnout(task, number)[0] < (plan.goal or math.inf):
-                return outcome
-            try:
-                store.post(task, Ledger.owe_unused(who, number, plan.each_unused))
-            except NotEnoughMoney:
-                return outcome
-        return Upload(who, arrival.digest, late=False), "unused"
+    def _check(self, task: str, number: int, arrivals: Sequence[Arrival]) -> None:
+        """Refuse bytes that are not an upload of this task and round."""
+        side = self._aggregators.checking(task, number, [one.sent.who for one in arrivals])
+        refusals = side.refusals([(one.sent.who, one.sent.upload) for one in arrivals])
+        for one, refusal in zip(arrivals, refusals, strict=True):
+            one.outcome = refusal
 
-    def _judge(self, task: str, number: int, arrival: PendingUpload, standing: UploadContext) -> Upload | UploadOutcome:
-        """An upload that may come in if its bytes are good, one that is in already, or why it is neither."""
-        settings, who = self._core.definition(task).settings, arrival.who
+    def _write(self, task: str, number: int, arrivals: Sequence[Arrival]) -> None:
+        """Each under its name; where other bytes have it, that damaged file hinders no other upload."""
+        files = {upload_name(task, number, one.sent.digest): one.sent.upload for one in arrivals}
         try:
-            if who not in standing.enrolled:
-                raise UnknownParticipant(f"nobody called {who} is enrolled in this task")
-            known = standing.uploads.get(who)
-            if known is not None and known.digest == arrival.digest:
-                return known, "again"
-            current = self._extended(task, number, standing.round)
-            now = self._time(task, standing.state, current)
-            require_running(standing.state)
-            current.require_upload_welcome(settings, now)
-            if who in standing.left:
-                raise self._ports.store.participant(task, who).refusal()
-            if settings.per_round is not None and who not in standing.drawn:
-                raise NotDrawn(f"others were drawn for round {number}: you may be drawn later, or for the next round")
-            return Upload(who, arrival.digest, current.is_late(settings, now))
+            self._ports.blobs.put_all(files)
+        except Conflict:
+            for one in arrivals:
+                try:
+                    self._ports.blobs.put(upload_name(task, number, one.sent.digest), one.sent.upload)
+                except Conflict as damage:
+                    one.outcome = damage
+
+    def _take(self, task: str, number: int, arrivals: Sequence[Arrival]) -> None:
+        """Into the round, if it is still open and still has room: the bytes were checked meanwhile.
+
+        Of a task that pays for unused uploads, who is owed for one is found, and noted, in the same transaction: whoever is
+        owed is never counted after all, and of several devices of a person one at most is counted or owed.
+        """
+        definition, store = self._core.definition(task), self._ports.store
+        most = definition.plan.goal or definition.settings.most_in_round
+        pays_unused = definition.plan.each_unused > 0
+        with store.transaction() if pays_unused else contextlib.nullcontext():
+            if pays_unused:
+                for one in arrivals:
+                    one.outcome = self._sent_before(task, number, one.upload)
+            fresh = _welcome(arrivals)
+            answers = (
+                store.acknowledge(task, number, [one.upload for one in fresh], most, self._taking(task))
+                if fresh
+                else []
+            )
+            for one, answer in zip(fresh, answers, strict=True):
+                one.outcome = answer if isinstance(answer, CrowdFLError) else (one.upload, "new" if answer else "again")
+                if isinstance(answer, RoundNotOpen) and self._owe_unused(task, number, one.sent.who):
+                    one.outcome = one.upload, "unused"
+        for one in arrivals:
+            if one.leaves_nothing:
+                self._ports.blobs.delete(upload_name(task, number, one.sent.digest))
+
+    def _taking(self, task: str) -> tuple[RoundState, ...]:
+        return taking_uploads(self._core.definition(task).settings)
+
+    def _sent_before(self, task: str, number: int, upload: Upload) -> UploadOutcome | None:
+        """What a person hears who was counted in a round, or is owed for it, with this device or another."""
+        store, who = self._ports.store, upload.who
+        if self._is_owed(task, number, who):
+            return upload, "unused"
+        for device in store.devices(task, self._core.identity(task, who).place):
+            sent = store.upload(task, number, device)
+            if sent is not None and sent == replace(upload, late=sent.late):
+                return sent, "again"
+            if sent is not None or self._is_owed(task, number, device):
+                return AlreadyCounted(
+                    f"round {number} has an upload of {who} already, with other contents, or of a device that it replaces: a "
+                    "person is paid once for a round"
+                )
+        return None
+
+    def _is_owed(self, task: str, number: int, who: str) -> bool:
+        """For an upload that was not used."""
+        return self._ports.store.movement(task, Ledger.unused_name(who, number)) is not None
+
+    def _owe_unused(self, task: str, number: int, who: str) -> bool:
+        """Whether somebody who came in time, with good bytes, finds that the round has its goal: it is owed what the plan says,
+        while there is money for it, and while neither the task has ended nor the round was given up.
+
+        In time is before the round's last call, however early it has closed: who trains meanwhile cannot know. The caller holds
+        a transaction."""
+        plan, store = self._core.definition(task).plan, self._ports.store
+        if not plan.each_unused:
+            return False
+        ended = store.task(task).state in ENDED or store.round(task, number).state is RoundState.ABORTED
+        if ended or store.turnout(task, number)[0] < (plan.goal or math.inf):
+            return False
+        try:
+            store.post(task, Ledger.owe_unused(who, number, plan.each_unused))
+        except NotEnoughMoney:
+            return False
+        return True
+
+    def _judged(self, task: str, number: int, sent: PendingUpload, standing: UploadContext) -> Arrival:
+        """An upload that may come in if its bytes are good, one that is in already, or why it is neither."""
+        try:
+            return self._seen_before(task, number, sent, standing) or self._admitted(task, number, sent, standing)
         except CrowdFLError as refusal:  # of this one alone
-            return refusal
+            return Arrival(sent, outcome=refusal)
+
+    def _seen_before(self, task: str, number: int, sent: PendingUpload, standing: UploadContext) -> Arrival | None:
+        who = sent.who
+        plan = self._core.definition(task).plan
+        if who not in standing.enrolled:
+            raise UnknownParticipant(f"nobody called {who} is enrolled in this task")
+        known = standing.uploads.get(who)
+        if known is not None and known.digest == sent.digest:
+            return Arrival(sent, known.late, (known, "again"))
+        if plan.each_unused and self._is_owed(task, number, who):
+            return Arrival(sent, outcome=(Upload(who, sent.digest, late=False), "unused"))  # whatever the round became
+        return None
+
+    def _admitted(self, task: str, number: int, sent: PendingUpload, standing: UploadContext) -> Arrival:
+        """One that comes in time, from somebody who is in the round."""
+        definition, who = self._core.definition(task), sent.who
+        settings, plan = definition.settings, definition.plan
+        current = self._extended(task, number, standing.round)
+        now = self._time(task, standing.state, current)
+        require_running(standing.state)
+        if not (plan.each_unused and current.state not in _IS_OPEN and now <= current.last_call(settings)):
+            current.require_upload_welcome(settings, now)
+        if who in standing.left:
+            raise self._ports.store.participant(task, who).refusal()
+        if settings.per_round is not None and who not in standing.drawn:
+            raise NotDrawn(f"others were drawn for round {number}: you may be drawn later, or for the next round")
+        is_after = current.state is not RoundState.OPEN and current.state in taking_uploads(settings)
+        return Arrival(sent, is_after or current.is_late(settings, now))
 
     def _time(self, task: str, state: str, current: Round) -> float:
         """The task's own, which stands still while it is paused. While the clock is in doubt no upload comes too late: the
@@ -403,26 +486,3 @@ class Uploads:
                 self._core.keep_round(task, decided, current)
                 return decided
         return current
-
-    def _written(
-        self, task: str, number: int, arrivals: Sequence[PendingUpload], judged: Sequence[Upload | UploadOutcome]
-    ) -> list[Upload | UploadOutcome]:
-        """The same, but for those whose name is taken by other bytes: a damaged file hinders no other upload."""
-        pairs = list(zip(arrivals, judged, strict=True))
-        try:
-            self._ports.blobs.put_all(
-                {upload_name(task, number, a.digest): a.upload for a, e in pairs if isinstance(e, Upload)}
-            )
-        except Conflict:
-            return [self._alone(task, number, arrival, entry) for arrival, entry in pairs]
-        return list(judged)
-
-    def _alone(
-        self, task: str, number: int, arrival: PendingUpload, entry: Upload | UploadOutcome
-    ) -> Upload | UploadOutcome:
-        try:
-            if isinstance(entry, Upload):
-                self._ports.blobs.put(upload_name(task, number, arrival.digest), arrival.upload)
-        except Conflict as damage:
-            return damage
-        return entry

@@ -12,10 +12,13 @@ from typing import Annotated, BinaryIO
 
 from anyio import to_thread
 from fastapi import Depends, FastAPI, Request, Response
+from starlette.background import BackgroundTask
 
 from crowdfl.errors import NotReady, ServiceUnavailable
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.retention import CspRetention
+from crowdfl.services.apps.ends import add_end_route
+from crowdfl.services.apps.held import add_held_metrics
 from crowdfl.services.client.breaker import Breaker, PeerPatience
 from crowdfl.services.http.app_factory import Background, ServiceMetrics, add_peer_gauge, between_roles, make_app
 from crowdfl.services.http.auth import CertifiedToken, Pins, Tokens
@@ -33,7 +36,6 @@ from crowdfl.services.http.bodies import (
     takes_json,
 )
 from crowdfl.services.http.wire import DIGEST_HEADER, REQUEST_HEADER
-from crowdfl.services.retention import add_end_route, add_held_metrics
 
 _AT_ONCE = 4
 _PIECE = 1 << 20  # bytes
@@ -102,8 +104,9 @@ class Answers(Background):
         self.csp.store.task(task)  # no worker for a task that is not here
         self.csp.require_answering(task)
         key = task, request.digest
-        if self.csp.store.answered(*key) is not None:
-            return self._stored(*key)
+        kept = self.csp.kept(*key)
+        if kept is not None:
+            return kept
         future = self._start(key, request)
         done, _ = wait([future], self.patience)
         return self._tell(key, future) if done else None
@@ -137,10 +140,10 @@ class Answers(Background):
         wait(computing, self.longest_stop)
 
     def _stored(self, task: str, digest: str) -> BinaryIO:
-        blob = self.csp.store.answered(task, digest)
-        if blob is None:
+        kept = self.csp.kept(task, digest)
+        if kept is None:
             raise NotReady("this request is not known here: send the request itself again")
-        return self.csp.blobs.open(blob)
+        return kept
 
     def _compute(self, task: str, request: Callable[[], bytes]) -> None:
         self.csp.answer(task, request())  # which keeps it
@@ -196,7 +199,9 @@ def create_app(
 
     Without `retention` nobody can end a task here.
     """
-    metrics, answers, preparations = ServiceMetrics(), Answers(csp, patience), Preparations(csp, patience)
+    metrics = ServiceMetrics()
+    answers = Answers(csp, patience)
+    preparations = Preparations(csp, patience)
     app = make_app("csp", tokens, metrics, csp.store.task, folder, (*background, answers, preparations), pins)
     asked = metrics.counter("crowdfl_csp_requests", "Requests of SP's by how they were answered", "how")
     add_peer_gauge(metrics, peers)
@@ -212,20 +217,32 @@ def create_app(
             return Response(status_code=204)
         return Response(status_code=202, headers={"Retry-After": _POLL_SECONDS})
 
-    extra, certificate = takes_json(CertificateForm), json_body(CertificateForm, SMALL_LIMIT)
+    extra = takes_json(CertificateForm)
+    certificate = json_body(CertificateForm, SMALL_LIMIT)
 
     @app.post("/v1/tasks/{task}/participants", status_code=204, dependencies=for_sp, openapi_extra=extra)
     def enrol(task: TaskId, body: Annotated[CertificateForm, Depends(certificate)]) -> None:
         """Take note of a certified participant."""
         csp.enrol(task, body.certificate)
 
-    extra, of_a_task = takes_bytes(), [*for_sp, Depends(known_task(csp.store.task))]
+    @app.get("/v1/tasks/{task}/attested", dependencies=for_sp)
+    def attested(task: TaskId) -> dict[str, str]:
+        """CSP's signed word how much it has attested in all, for the requester; not before claims have ended."""
+        return {"document": csp.attested(task)}
+
+    @app.get("/v1/tasks/{task}/claims-extension", dependencies=for_sp)
+    def claims_extension(task: TaskId) -> dict[str, str]:
+        """CSP's signed word that people can claim longer; empty if its operator has not given it."""
+        return {"document": csp.claims_extended(task)}
+
+    extra = takes_bytes()
+    of_a_task = [*for_sp, Depends(known_task(csp.store.task))]
 
     def answer(task: str, body: Body) -> Response:
         how = "cached" if answers.known(task, body.digest) else "answered"
         reply = answers.ask(task, body)
         asked.labels(how).inc()
-        return _outcome(task, body.digest, reply)
+        return _outcome(csp, task, body.digest, reply)
 
     @app.post("/v1/tasks/{task}/requests", dependencies=of_a_task, response_class=Response, openapi_extra=extra)
     async def ask(request: Request, task: TaskId) -> Response:
@@ -236,18 +253,19 @@ def create_app(
     @app.get("/v1/tasks/{task}/requests/{digest}", dependencies=for_sp, response_class=Response)
     def poll(task: TaskId, digest: Sha256) -> Response:
         """The answer to a request that was taken in before."""
-        return _outcome(task, digest, answers.poll(task, digest))
+        return _outcome(csp, task, digest, answers.poll(task, digest))
 
     return app
 
 
-def _outcome(task: str, digest: str, reply: BinaryIO | None) -> Response:
+def _outcome(csp: Csp, task: str, digest: str, reply: BinaryIO | None) -> Response:
     if reply is not None:
         whole = hashlib.sha256()
         for piece in iter(partial(reply.read, _PIECE), b""):
             whole.update(piece)
         answer = download(reply)
         answer.headers.update({REQUEST_HEADER: digest, DIGEST_HEADER: whole.hexdigest()})
+        answer.background = BackgroundTask(csp.tidy, task)
         return answer
     place = f"/v1/tasks/{task}/requests/{digest}"
     return Response(status_code=202, headers={"Location": place, "Retry-After": _POLL_SECONDS})

@@ -16,6 +16,8 @@ from crowdfl.documents.signed import Definition
 from crowdfl.roles.dealt import dealt_sizes
 from crowdfl.roles.kgc import Kgc
 from crowdfl.roles.retention import KgcRetention
+from crowdfl.services.apps.ends import add_end_route
+from crowdfl.services.apps.held import add_held_metrics
 from crowdfl.services.client.breaker import place_in
 from crowdfl.services.http import logs
 from crowdfl.services.http.app_factory import Background, ServiceMetrics, between_roles, make_app
@@ -24,6 +26,7 @@ from crowdfl.services.http.bodies import (
     JSON_LIMIT,
     SMALL_LIMIT,
     Form,
+    Invited,
     Number,
     SignedOrder,
     TaskId,
@@ -35,7 +38,6 @@ from crowdfl.services.http.bodies import (
 )
 from crowdfl.services.http.signatures import ByOwner, ByRequester, Proof, signed_json_body
 from crowdfl.services.http.wire import OCTETS, REQUESTER_HEADER, with_hash
-from crowdfl.services.retention import add_end_route, add_held_metrics
 
 _MOST_WAITING = 4
 
@@ -47,7 +49,7 @@ class NewTask(Form):
 
 
 class Joining(Form):
-    """An invitation, and its holder's signed request to certify its keys."""
+    """An invitation, and the request to certify its holder's keys, signed with its key."""
 
     invitation: str
     request: str
@@ -73,7 +75,7 @@ def create_app(
         add_end_route(app, retention, for_sp)
         add_held_metrics(metrics, retention)
     dealt = metrics.counter("crowdfl_bundles_dealt", "Bundles handed to a server", "role")
-    certified = metrics.counter("crowdfl_participants_certified", "Invitations honoured, repeats included")
+    honoured = metrics.counter("crowdfl_participants_certified", "Invitations honoured, repeats included")
     # Keys take seconds to minutes: those who wait must not take up every thread there is.
     making = partial(place_in, threading.BoundedSemaphore(_MOST_WAITING), "keys are being made for other tasks")
     requester = ByRequester(tokens.require("requester"), lambda moment, most: abs(kgc.clock.now() - moment) <= most)
@@ -101,19 +103,25 @@ def create_app(
     _add_dealing_routes(app, kgc, server, owner, dealt)
 
     # No token: the invitation is the right to join.
-    known, joining = [Depends(known_task(kgc.store.task))], json_body(Joining, SMALL_LIMIT)
+    known = [Depends(known_task(kgc.store.task))]
+    joining = json_body(Joining, SMALL_LIMIT)
 
     @app.post("/v1/tasks/{task}/participants", dependencies=known, openapi_extra=takes_json(Joining))
     def enrol(task: TaskId, body: Annotated[Joining, Depends(joining)]) -> dict[str, str]:
         """Certify the keys of an invitation's holder; only the owner of the reading key can open the answer."""
         sealed = kgc.enrol(task, body.invitation, body.request)
-        certified.inc()
+        honoured.inc()
         return {"sealed": b64encode(sealed).decode()}
 
     @app.get("/v1/tasks/{task}/invitations", dependencies=[Depends(owner)])
-    def invitations(task: TaskId) -> dict[str, dict[str, str]]:
-        """The task's invitations that were used, by their numbers, and the names in the task of who used them."""
-        return {"used": kgc.store.used_invitations(task)}
+    def invitations(task: TaskId) -> dict[str, list[dict[str, str | int]]]:
+        """The task's invitations that were used: number, device, and the name in the task of who used it."""
+        return {"used": [vars(one) for one in kgc.store.used_invitations(task)]}
+
+    @app.get("/v1/tasks/{task}/invitations/{name}", dependencies=[Depends(owner)])
+    def certified(task: TaskId, name: Invited) -> dict[str, str]:
+        """The newest certificate under an invitation's number, or the one that a name in the task belongs to."""
+        return {"certificate": kgc.certified(task, name)}
 
     @app.post("/v1/tasks/{task}/close", status_code=204, openapi_extra=takes_json(SignedOrder))
     def close(task: TaskId, body: Annotated[SignedOrder, Depends(signed_json_body(SignedOrder, owner))]) -> None:
@@ -158,6 +166,7 @@ def _add_dealing_routes(app: FastAPI, kgc: Kgc, server: CertifiedToken, owner: B
 
 def _tell_dealing(task: str, definition: Definition) -> None:
     """What the servers will fetch: an operator sees what a task costs when it is made."""
-    sizes, rounds = dealt_sizes(definition), definition.settings.rounds
+    sizes = dealt_sizes(definition)
+    rounds = definition.settings.rounds
     for role, size in sizes.items():
         logs.get("kgc").info("dealing", task=task, role=role, rounds=rounds, bytes_a_round=size, bytes=size * rounds)

@@ -21,12 +21,12 @@ from crowdfl.documents.envelope import from_base64url
 from crowdfl.documents.signed import ConsentReceipt, digest_of
 from crowdfl.errors import Forbidden
 from crowdfl.roles.records import StoredDeposit, StoredPayment
-from crowdfl.roles.sp.people import compliance
+from crowdfl.roles.sp.people import compliance, consent_rows
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.roles.sp.retention import SpRetention
+from crowdfl.services.apps.held import add_held_metrics
 from crowdfl.services.apps.sp_uploads import UnfinishedUploads, add_upload_routes
 from crowdfl.services.client.breaker import Breaker, PeerPatience
-from crowdfl.services.http import logs
 from crowdfl.services.http.app_factory import Background, ServiceMetrics, add_peer_gauge, make_app
 from crowdfl.services.http.auth import Tokens, opened_by
 from crowdfl.services.http.bodies import (
@@ -50,7 +50,6 @@ from crowdfl.services.http.bodies import (
 )
 from crowdfl.services.http.signatures import ByOwner, ByParticipant, ByRequester, Signed, signed_json_body
 from crowdfl.services.http.wire import OCTETS, REQUESTER_HEADER, from_base64
-from crowdfl.services.retention import add_held_metrics
 
 _AT_ONCE = 16  # claims that are looked at, of the forty threads: CSP is asked about each
 
@@ -60,20 +59,18 @@ def add_claim_route(app: FastAPI, sp: Sp, folder: Path, guard: ByParticipant, pa
 
     @opened_by(guard)
     async def claimant(request: Request, task: TaskId) -> Signed:
-        await to_thread.run_sync(sp.definition, task)  # or UnknownTask
+        await to_thread.run_sync(sp.core.definition, task)  # or UnknownTask
         return await guard(request, task)
 
     def pay(task: str, body: Body) -> dict[str, Any]:
         with patience():
-            outcome = sp.claim(task, body.read())
-        if outcome.short:
-            logs.get("sp").warning("a round held less than was claimed of it", task=task, rounds=sorted(outcome.short))
-        return {"amount": outcome.amount, "paid": outcome.paid, "claimed": outcome.claimed}
+            outcome = sp.claims.pay(task, body.read())
+        return {"paid": outcome.paid, "unused": outcome.unused, "disputed": outcome.disputed}
 
     @app.post("/v1/tasks/{task}/claims", openapi_extra=takes_bytes())
     async def claim(request: Request, task: TaskId, caller: Annotated[Signed, Depends(claimant)]) -> dict[str, Any]:
-        """Pay a claim: what is paid, and what was claimed, by round. Less is paid where a round had nothing left."""
-        limit = await to_thread.run_sync(sp.claim_limit, task)
+        """Book a claim: what is paid, of rewards and for unused uploads, and what is disputed, by round. Safe to repeat."""
+        limit = await to_thread.run_sync(sp.claims.limit, task)
         async with spooled(request, limit, folder) as body:
             caller.require_body(body.digest)
             return await few(partial(pay, task, body))
@@ -108,6 +105,12 @@ class Deposit(Form):
     amount: Annotated[int, Field(ge=0, le=_LARGEST_AMOUNT)]
 
 
+class Received(Deposit):
+    """What came in at the bank."""
+
+    currency: Annotated[str, Field(pattern="^[A-Z]{3}$")]
+
+
 def create_app(
     sp: Sp,
     tokens: Tokens,
@@ -131,7 +134,7 @@ def create_app(
 
     add_peer_gauge(metrics, peers)
     doubt = "Whether the clock is in doubt: rounds stand still until it is confirmed"
-    metrics.gauge("crowdfl_clock_doubtful", doubt, "clock", lambda: {"system": int(not sp.clock_is_sure())})
+    metrics.gauge("crowdfl_clock_doubtful", doubt, "clock", lambda: {"system": int(not sp.core.clock_is_sure())})
     dropped = "Uploads whose file was missing or altered, since this process began"
     metrics.gauge("crowdfl_uploads_dropped", dropped, "why", lambda: {"damaged": sp.steps.dropped})
     if retention is not None:
@@ -147,7 +150,7 @@ def create_app(
     # Before the others: routes are tried in order, and most requests are uploads.
     incoming = add_upload_routes(app, sp, metrics, folder, signing, by_participant)
     by_owner = ByOwner(
-        ByRequester(tokens.require("requester"), sp.is_about_now), lambda task: sp.definition(task).requester
+        ByRequester(tokens.require("requester"), sp.core.is_about_now), lambda task: sp.core.definition(task).requester
     )
     patience = PeerPatience()
     _add_requester_routes(app, sp, tokens, by_owner, folder, patience)
@@ -168,7 +171,7 @@ def _add_requester_routes(
     def take_over(body: Body) -> dict[str, str]:
         given = parse(Takeover, body.read())
         with patience():
-            return {"task": sp.create_task(given.definition, given.appointment, from_base64(given.initial))}
+            return {"task": sp.tasks.create(given.definition, given.appointment, from_base64(given.initial))}
 
     @app.post("/v1/tasks", status_code=201, dependencies=requester, openapi_extra=takes_json(Takeover))
     async def create(request: Request) -> dict[str, str]:
@@ -181,29 +184,35 @@ def _add_requester_routes(
         task: TaskId, name: DepositName, body: Annotated[Deposit, Depends(signed_json_body(Deposit, by_owner))]
     ) -> None:
         """Announce what is paid in, once per name. It counts when the platform has confirmed it."""
-        sp.deposit(task, name, body.amount)
+        sp.deposits.announce(task, name, body.amount)
 
     @app.post("/v1/tasks/{task}/orders", status_code=204, openapi_extra=takes_json(SignedOrder))
     def order(task: TaskId, body: Annotated[SignedOrder, Depends(signed_json_body(SignedOrder, by_owner))]) -> None:
         """Pause, resume or cancel."""
-        sp.order(task, body.order)
+        sp.tasks.order(task, body.order)
 
     @app.put("/v1/tasks/{task}/rounds/{number}/reference", status_code=204, openapi_extra=takes_bytes())
     async def reference(
         request: Request, task: TaskId, number: Number, caller: Annotated[Signed, Depends(by_owner)]
     ) -> None:
         """What a round's uploads are compared with, of a task with a reference; the first one stands."""
-        limit = await to_thread.run_sync(sp.upload_limit, task)
+        limit = await to_thread.run_sync(sp.uploads.limit, task)
         async with spooled(request, limit, folder) as body:
             caller.require_body(body.digest)
-            await to_thread.run_sync(lambda: sp.reference(task, number, body.read()), limiter=large)
+            await to_thread.run_sync(lambda: sp.uploads.reference(task, number, body.read()), limiter=large)
 
     @app.get("/v1/tasks/{task}/ledger", dependencies=owner)
     def ledger(task: TaskId) -> dict[str, Any]:
         """The task's books, payments as one once they have ended: who earned what is not the requester's to know."""
-        books = sp.statement(task)
+        books = sp.tasks.statement(task)
         movements = [asdict(movement) for movement in books.movements]
-        return {"movements": movements, "balances": books.balances(), "deposits": sp.deposits(task)}
+        return {"movements": movements, "balances": books.balances(), "deposits": sp.tasks.deposits(task)}
+
+    @app.get("/v1/tasks/{task}/attested", dependencies=owner)
+    def attested(task: TaskId) -> dict[str, str]:
+        """CSP's signed word how much it has attested in all; not before claims have ended."""
+        with patience():
+            return {"document": sp.attested(task)}
 
     @app.get("/v1/tasks/{task}/compliance", dependencies=owner)
     def people(task: TaskId) -> dict[str, Any]:
@@ -214,24 +223,24 @@ def _add_requester_routes(
     @app.get("/v1/tasks/{task}/consents", dependencies=owner)
     def consents(task: TaskId) -> dict[str, Any]:
         """Who, by the name in the task, agreed to which version of its consent text, when, with the signed proof."""
-        return {"consents": sp.consents(task)}
+        return {"consents": consent_rows(sp.store, task)}
 
 
 def _add_bank_routes(app: FastAPI, sp: Sp, tokens: Tokens) -> None:
     """For the operator's own bank software; no requester's token opens these."""
     bank = [Depends(tokens.require("bank"))]
-    amount = Annotated[Deposit, Depends(json_body(Deposit, SMALL_LIMIT))]
+    received = Annotated[Received, Depends(json_body(Received, SMALL_LIMIT))]
     place = "/v1/tasks/{task}/deposits/{name}"
 
-    @app.post(f"{place}/confirmation", status_code=204, dependencies=bank, openapi_extra=takes_json(Deposit))
-    def confirm(task: TaskId, name: DepositName, body: amount) -> None:
-        """So much came in under this name; another amount than was announced is refused. Safe to repeat."""
-        sp.confirm_deposit(task, name, body.amount)
+    @app.post(f"{place}/confirmation", status_code=204, dependencies=bank, openapi_extra=takes_json(Received))
+    def confirm(task: TaskId, name: DepositName, body: received) -> None:
+        """So much came in under this name; another amount than was announced, or currency, is refused. Safe to repeat."""
+        sp.deposits.confirm(task, name, body.amount, body.currency)
 
     @app.post(f"{place}/rejection", status_code=204, dependencies=bank)
     def reject(task: TaskId, name: DepositName) -> None:
         """Nothing came in under this name. Safe to repeat."""
-        sp.reject_deposit(task, name)
+        sp.deposits.reject(task, name)
 
 
 def _add_participant_routes(app: FastAPI, sp: Sp, by_participant: ByParticipant, by_owner: ByOwner) -> None:
@@ -248,8 +257,8 @@ def _add_participant_routes(app: FastAPI, sp: Sp, by_participant: ByParticipant,
     @app.get("/v1/tasks/{task}")
     def about(task: TaskId) -> dict[str, Any]:
         """What the task is and where it stands, for everyone; the books are the requester's."""
-        definition, appointment = sp.papers(task)
-        return {"definition": definition, "appointment": appointment, "status": sp.status(task)}
+        definition, appointment = sp.core.papers(task)
+        return {"definition": definition, "appointment": appointment, "status": sp.tasks.status(task)}
 
     @app.get("/v1/tasks/{task}/initial", response_class=Response)
     def initial(task: TaskId) -> Response:
@@ -278,16 +287,21 @@ def _add_participant_routes(app: FastAPI, sp: Sp, by_participant: ByParticipant,
 
     @app.put("/v1/tasks/{task}/participants/{who}/destination", status_code=204, openapi_extra=takes_bytes())
     async def pay_to(request: Request, task: TaskId, who: itself, caller: signer) -> None:
-        """Where the participant's claim is to be paid, sealed to the payer; another takes its place until it is paid."""
+        """Where the participant is to be paid, sealed to the payer; the next claim names it. Another takes its place."""
         sealed = await read_bytes(request, SMALL_LIMIT)
         caller.require_body(hashlib.sha256(sealed).hexdigest())
-        await to_thread.run_sync(sp.pay_to, task, who, sealed)
+        await to_thread.run_sync(sp.claims.pay_to, task, who, sealed)
 
     @app.get("/v1/tasks/{task}/rounds/{number}/average", response_class=Response)
     def average(task: TaskId, number: Number, who: Annotated[str | None, Depends(reader)]) -> Response:
         """A round's average, sealed to those who may read it."""
         sp.store.task(task)
         return download(sp.open_publication(task, number, who))
+
+    @app.get("/v1/tasks/{task}/rounds/{number}/end", response_class=Response)
+    def end(task: TaskId, number: Number, caller: signer) -> Response:
+        """CSP's signed word about a round that was given up."""
+        return Response(sp.end(task, number, caller.who), media_type=OCTETS)
 
     @app.get("/v1/tasks/{task}/rounds/{number}/reward", response_class=Response)
     def reward(task: TaskId, number: Number, caller: signer) -> Response:
@@ -299,12 +313,13 @@ def _add_people_routes(
     app: FastAPI, sp: Sp, by_participant: ByParticipant, signing: SigningKey, incoming: UnfinishedUploads
 ) -> None:
     # No token: the certificate is the right to join.
-    known, enrolment = [Depends(known_task(sp.definition))], json_body(EnrolmentForm, SMALL_LIMIT)
+    known = [Depends(known_task(sp.core.definition))]
+    enrolment = json_body(EnrolmentForm, SMALL_LIMIT)
 
     @app.post("/v1/tasks/{task}/participants", dependencies=known, openapi_extra=takes_json(EnrolmentForm))
     def enrol(task: TaskId, body: Annotated[EnrolmentForm, Depends(enrolment)]) -> dict[str, str | None]:
         """A certified participant joins; the receipt is of its consent, where the task asks for one."""
-        who = sp.enrol(task, body.certificate, body.consent)
+        who = sp.people.enrol(task, body.certificate, body.consent)
         one = sp.store.participant(task, who)
         if one.consent is None or one.consented_at is None:
             return {"who": who, "receipt": None}
@@ -321,9 +336,9 @@ def _add_people_routes(
         if caller.who != who:
             raise Forbidden("a participant can leave for itself only")
         if not withdraw:
-            sp.leave(task, who)
+            sp.people.leave(task, who)
             return {"deleted": [], "standing": []}
-        answer = sp.withdraw(task, who)
+        answer = sp.people.withdraw(task, who)
         incoming.forget(task, who)
         return answer
 

@@ -94,7 +94,8 @@ class Batches(Generic[_Key, _Item, _Outcome]):
 
     async def _serve(self, place: _Queued[_Key]) -> None:
         while waiting := self._waiting.pop(place, []):
-            batch, rest = waiting[:_MOST], waiting[_MOST:]
+            batch = waiting[:_MOST]
+            rest = waiting[_MOST:]
             if rest:
                 self._waiting[place] = rest
             try:
@@ -229,7 +230,9 @@ class _Direct(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """With the arguments that FastAPI would find; a path that does not fit is left to FastAPI."""
-        usual, owner, endpoint = super().get_route_handler(), self.dependant.dependencies[0].call, self.endpoint
+        usual = super().get_route_handler()
+        owner = self.dependant.dependencies[0].call
+        endpoint = self.endpoint
 
         async def handle(request: Request) -> Response:
             task, number, who = (request.path_params[name] for name in ("task", "number", "who"))
@@ -253,11 +256,11 @@ class _Reception:
 
     async def limit(self, task: str) -> int:
         if task not in self._limits:
-            self._limits[task] = await to_thread.run_sync(self.sp.upload_limit, task)
+            self._limits[task] = await to_thread.run_sync(self.sp.uploads.limit, task)
         return self._limits[task]
 
     def receive(self, place: _Place, arrivals: Sequence[PendingUpload]) -> list[Response | Exception]:
-        outcomes = self.sp.receive_all(*place, arrivals)
+        outcomes = self.sp.uploads.receive(*place, arrivals)
         return [one if isinstance(one, Exception) else self._receipt(place, *one) for one in outcomes]
 
     def receive_one(self, place: _Place, arrival: PendingUpload) -> Response:
@@ -303,7 +306,8 @@ def add_upload_routes(
 
     async def put(request: Request, task: TaskId, number: Number, who: Who, caller: owned) -> Response:
         """A whole upload; the same bytes again are the same upload."""
-        limit, place = await reception.limit(task), (task, number)
+        limit = await reception.limit(task)
+        place = (task, number)
         if limit <= IN_MEMORY:
             upload = await read_bytes(request, limit)
             digest = hashlib.sha256(upload).hexdigest()
@@ -330,7 +334,10 @@ def add_upload_routes(
         And whether the caller is in this round: of a task with `per_round`, only those who were drawn are.
         """
         known = sp.store.upload(task, number, caller.who)
-        return {"digest": None if known is None else known.digest, "drawn": sp.is_drawn(task, number, caller.who)}
+        return {
+            "digest": None if known is None else known.digest,
+            "drawn": sp.uploads.is_drawn(task, number, caller.who),
+        }
 
     @app.get(_UPLOADS + "/offset")
     def offset(task: TaskId, number: Number, who: Who, caller: owned) -> dict[str, int]:

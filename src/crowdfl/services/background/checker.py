@@ -95,7 +95,8 @@ class Checker:
             watchdog.cancel()
 
     def _end(self) -> None:
-        process, self._process = self._process, None
+        process = self._process
+        self._process = None
         if process is not None:
             process.kill()
             with contextlib.suppress(OSError):

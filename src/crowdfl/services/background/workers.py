@@ -67,7 +67,8 @@ class Worker(Background):
         except BaseException as failure:  # noqa: BLE001 -- whatever it is, the process must not live on without this
             death = failure
         if not self._stop.is_set():
-            name, where = type(death).__name__, [] if death is None else logs.where(death)
+            name = type(death).__name__
+            where = [] if death is None else logs.where(death)
             self.log.error("a worker has died", worker=self.name, error=name, where=where)
             self.on_death()
 
@@ -91,8 +92,10 @@ class StepThreads(Steps, Background):
 
     def __init__(self, patience: float, longest_stop: float = 2.0) -> None:
         self.patience, self._longest_stop = patience, longest_stop
-        self._places, self._own = threading.Semaphore(_AT_ONCE), threading.local()
-        self._over, self._running = threading.Event(), set[Future[Any]]()
+        self._places = threading.Semaphore(_AT_ONCE)
+        self._own = threading.local()
+        self._over = threading.Event()
+        self._running = set[Future[Any]]()
 
     def begin(self, work: Callable[[], _Result]) -> "Future[_Result]":
         return self._start("sp-step", partial(self._placed, work))
@@ -176,7 +179,8 @@ class Ticker(Worker):
     failed: ClassVar[str] = "tick failed"
 
     def _work(self) -> None:
-        backoff, failures = Backoff(first=self.interval, longest=LONGEST_PAUSE, jitter=no_jitter), 0
+        backoff = Backoff(first=self.interval, longest=LONGEST_PAUSE, jitter=no_jitter)
+        failures = 0
         while not self._stop.wait(backoff.delay(failures)):
             try:
                 while not self._stop.is_set() and self.tick():

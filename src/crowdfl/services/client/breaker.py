@@ -77,7 +77,8 @@ class Breaker:
     def record(self, *, answered: bool) -> None:
         """After a call that was admitted."""
         with self._lock:
-            was_up, self._trial = self._open is None, None
+            was_up = self._open is None
+            self._trial = None
             if answered:
                 self._failed, self._open = 0, None
             else:

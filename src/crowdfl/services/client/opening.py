@@ -6,15 +6,17 @@ It loads nothing that a server is made of.
 import json
 import re
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Self, TypeVar
 
 from crowdfl.documents.envelope import Envelope
+from crowdfl.documents.invitations import Certificate, Ticket
 from crowdfl.documents.links import invitation_link
-from crowdfl.documents.signed import Certificate, Invitation, digest_of
+from crowdfl.documents.signed import digest_of
 from crowdfl.errors import KeyMismatch, SettingsError
 from crowdfl.protocols.profile import Tools
 from crowdfl.retry import Backoff
@@ -130,6 +132,42 @@ def _first_free(folder: Path) -> int:
     return max((int(name[1]) for name in names if name), default=-1) + 1
 
 
+@dataclass
+class OwnPerson:
+    """Somebody who takes part by an invitation of this program's own servers, and how that ended."""
+
+    is_done: bool = False
+    has_claimed: bool = False
+    error: BaseException | None = None
+
+    def take_error(self) -> BaseException | None:
+        """What it has raised, once."""
+        found, self.error = self.error, None
+        return found
+
+
+class OwnInvitation(str):
+    """The path of an invitation to a task on servers that this program has started for itself, and what it knows of the task.
+
+    Attributes:
+        initial: What the task starts from, in its form.
+        personalize: The layers that stay with each person.
+        ended: Set when the servers end: nobody waits for them any more.
+        people: Who has taken part with it.
+    """
+
+    initial: Any
+    personalize: Sequence[str]
+    ended: threading.Event
+    people: list[OwnPerson]
+
+    @classmethod
+    def of(cls, path: str, initial: Any, personalize: Sequence[str], ended: threading.Event) -> Self:  # noqa: ANN401
+        made = cls(path)
+        made.initial, made.personalize, made.ended, made.people = initial, personalize, ended, []
+        return made
+
+
 _CALLS = Backoff(first=1.0, longest=5.0, deadline=30.0)  # each miss is told; afterwards an agent waits longer
 _Kind = TypeVar("_Kind", bound=Participant)
 
@@ -153,7 +191,7 @@ def replaced_number(old: str) -> str:
     """What names the device that is replaced: of an invitation file, its number; else as it was typed."""
     if not old.endswith(".json"):
         return old
-    return Invitation.read(Envelope.parse(read_invitation(Path(old)).invitation, Invitation.kind)).number
+    return Ticket.parse(read_invitation(Path(old)).invitation).opened.number
 
 
 def link_of(path: Path, page: str) -> str:

@@ -137,7 +137,8 @@ class _PacedStream(httpcore.NetworkStream):
 
 
 def _bounded(timeout: float | None, kind: type[httpcore.TimeoutException]) -> float | None:
-    pace, request = _PACE.get(), seconds_left()
+    pace = _PACE.get()
+    request = seconds_left()
     if pace is None:
         return timeout
     left = min(pace.left(), pace.seconds if request is None else request)

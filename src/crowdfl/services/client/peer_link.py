@@ -32,7 +32,9 @@ class _CurrentTransport(httpx.BaseTransport):
         return self._current.handle_request(request)
 
     def replace(self, transport: httpx.BaseTransport) -> None:
-        ended, self._before, self._current = self._before, self._current, transport
+        ended = self._before
+        self._before = self._current
+        self._current = transport
         if ended is not None:
             ended.close()
 
@@ -64,7 +66,8 @@ class PeerLink:
 
     def prepare(self, access: PeerAccess) -> Callable[[], None]:
         """Read everything again, and fail if something is wrong with it; what is returned puts it to use."""
-        token, transport = access.read_token(), access.link.transport()
+        token = access.read_token()
+        transport = access.link.transport()
 
         def use() -> None:
             self._bearer.token = token

@@ -21,7 +21,7 @@ from crowdfl.errors import (
 )
 from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.roles.kgc import Created
-from crowdfl.roles.records import PaidClaim
+from crowdfl.roles.records import PaidClaim, UsedInvitation
 from crowdfl.services.client.breaker import allow
 from crowdfl.services.client.transport import RESPONSE_LIMIT, Reply, Service, Signer, in_time
 from crowdfl.services.http.wire import OCTETS, REQUEST_HEADER, before_hash, from_base64
@@ -61,9 +61,16 @@ class KgcClient:
     def close_enrolment(self, task: str, order: str) -> None:
         self.service.send_json("POST", f"/v1/tasks/{task}/close", {"order": order})
 
-    def invitations(self, task: str) -> dict[str, str]:
+    def invitations(self, task: str) -> list[UsedInvitation]:
         """The requester: who, by the name in the task, has used which invitation."""
-        return dict(self.service.call("GET", f"/v1/tasks/{task}/invitations").table("used"))
+        reply = self.service.call("GET", f"/v1/tasks/{task}/invitations")
+        return [
+            UsedInvitation(one.get("number", ""), one.get("device", 0), one.get("who", ""))
+            for one in reply.tables("used")
+        ]
+
+    def certified(self, task: str, name: str) -> str:
+        return self.service.call("GET", f"/v1/tasks/{task}/invitations/{name}").text("certificate")
 
     @_as_peer("KGC")
     def bundle(self, task: str) -> tuple[str, str, bytes]:
@@ -118,13 +125,22 @@ class CspClient:
         self.service.send_json("POST", f"/v1/tasks/{task}/participants", {"certificate": certificate})
 
     @_as_peer("CSP")
+    def attested(self, task: str) -> str:
+        return self.service.call("GET", f"/v1/tasks/{task}/attested").text("document")
+
+    @_as_peer("CSP")
+    def claims_extended(self, task: str) -> str:
+        return self.service.call("GET", f"/v1/tasks/{task}/claims-extension").text("document")
+
+    @_as_peer("CSP")
     def end(self, task: str, document: str) -> None:
         self.service.send_json("POST", f"/v1/tasks/{task}/end", {"document": document})
 
     @_as_peer("CSP")
     def answer(self, task: str, request: bytes, longest: int = RESPONSE_LIMIT) -> bytes:
         """One request, one reply, however long it takes and whatever happens to CSP meanwhile."""
-        place, digest = f"/v1/tasks/{task}/requests", hashlib.sha256(request).hexdigest()
+        place = f"/v1/tasks/{task}/requests"
+        digest = hashlib.sha256(request).hexdigest()
         service = replace(self.service, longest=longest)
         attempts = in_time(replace(service.retries, deadline=self.patience)).start()
         reply = service.call("POST", place, request, media_type=OCTETS)
@@ -184,6 +200,9 @@ class SpClient:
     def ledger(self, task: str) -> dict[str, Any]:
         return self.service.call("GET", f"/v1/tasks/{task}/ledger").json()
 
+    def attested(self, task: str) -> str:
+        return self.service.call("GET", f"/v1/tasks/{task}/attested").text("document")
+
     def movements(self, task: str) -> list[dict[str, Any]]:
         movements: list[dict[str, Any]] = self.ledger(task)["movements"]
         return movements
@@ -208,8 +227,9 @@ class SpClient:
 
     # For whoever sees the platform's bank account.
 
-    def confirm_deposit(self, task: str, name: str, amount: int) -> None:
-        self.service.send_json("POST", f"/v1/tasks/{task}/deposits/{name}/confirmation", {"amount": amount})
+    def confirm_deposit(self, task: str, name: str, amount: int, currency: str) -> None:
+        came = {"amount": amount, "currency": currency}
+        self.service.send_json("POST", f"/v1/tasks/{task}/deposits/{name}/confirmation", came)
 
     def reject_deposit(self, task: str, name: str) -> None:
         self.service.call("POST", f"/v1/tasks/{task}/deposits/{name}/rejection")
@@ -251,7 +271,8 @@ class SpClient:
 
     def upload_in_pieces(self, task: str, number: int, upload: bytes, piece: int = _PIECE) -> str:
         """An upload over a bad connection: goes on where it stopped, across calls; the signed receipt."""
-        place, digest = self._place(task, number), hashlib.sha256(upload).hexdigest()
+        place = self._place(task, number)
+        digest = hashlib.sha256(upload).hexdigest()
         for _ in range(_RESTARTS):
             self._send_rest(place, upload, piece)
             try:
@@ -266,14 +287,18 @@ class SpClient:
     def average(self, task: str, number: int, keys: ParticipantKeys | None = None) -> bytes:
         return self._as(keys).service.call("GET", f"/v1/tasks/{task}/rounds/{number}/average").octets()
 
+    def end(self, task: str, number: int, keys: ParticipantKeys | None = None) -> bytes:
+        return self._as(keys).service.call("GET", f"/v1/tasks/{task}/rounds/{number}/end").octets()
+
     def reward(self, task: str, number: int, keys: ParticipantKeys | None = None) -> bytes:
         return self._as(keys).service.call("GET", f"/v1/tasks/{task}/rounds/{number}/reward").octets()
 
     def claim(self, task: str, claim: bytes, keys: ParticipantKeys | None = None) -> PaidClaim:
         """Have a claim paid. The same claim again, after a lost answer, is the same payment."""
-        own, place = self._as(keys), f"/v1/tasks/{task}/claims"
+        own = self._as(keys)
+        place = f"/v1/tasks/{task}/claims"
         reply = own.service.call("POST", place, claim, media_type=OCTETS, repeatable=False)
-        return PaidClaim(*(reply.amounts(name) for name in ("paid", "claimed")))
+        return PaidClaim(*(reply.amounts(name) for name in ("paid", "unused", "disputed")))
 
     def pay_to(self, task: str, sealed: bytes, keys: ParticipantKeys | None = None) -> None:
         own = self._as(keys)

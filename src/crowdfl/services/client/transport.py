@@ -166,6 +166,12 @@ class Reply:
             raise ServiceUnavailable(f"the service's answer lacks {name}")
         return found
 
+    def tables(self, name: str) -> list[dict[str, Any]]:
+        found = self.json().get(name)
+        if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+            raise ServiceUnavailable(f"the service's answer lacks {name}")
+        return found
+
     def whole(self, name: str) -> int:
         return self._field(name, int)
 
@@ -178,7 +184,9 @@ class Reply:
     def amounts(self, name: str) -> dict[int, int]:
         """Millionths by round."""
         found = self.json().get(name)
-        if not isinstance(found, dict) or not all(_is_round(n) and type(found[n]) is int for n in found):
+        if not isinstance(found, dict) or not all(
+            n.isdecimal() and len(n) <= 10 and type(found[n]) is int for n in found
+        ):
             raise ServiceUnavailable(f"the service's answer lacks {name}")
         return {int(number): amount for number, amount in found.items()}
 
@@ -187,10 +195,6 @@ class Reply:
         if type(found) is not kind:  # true is not a number
             raise ServiceUnavailable(f"the service's answer lacks {name}")
         return found
-
-
-def _is_round(text: str) -> bool:
-    return text.isdecimal() and len(text) <= 10
 
 
 @dataclass(frozen=True)
@@ -297,7 +301,8 @@ class Service:
             return Reply(response.status_code, _read(response, self.longest), dict(response.headers))
 
     def _timeout(self) -> httpx.Timeout:
-        left, usual = seconds_left(), self.http.timeout
+        left = seconds_left()
+        usual = self.http.timeout
         if self.read_seconds is not None:
             usual = httpx.Timeout(**usual.as_dict() | {"read": self.read_seconds})
         if left is None:
@@ -345,7 +350,8 @@ class Link:
 
 
 def _prove(key: SigningKey, method: str, target: str, body: bytes, now: float) -> tuple[str, str]:
-    digest, time = hashlib.sha256(body).hexdigest(), str(int(now))
+    digest = hashlib.sha256(body).hexdigest()
+    time = str(int(now))
     return f'time="{time}", signature="{key.sign(signed_text(method, target, time, digest)).hex()}"', digest
 
 

@@ -126,7 +126,8 @@ class Cluster:
         """The pieces in order, and what waits for each; a few more than the workers have threads are under way at a time."""
         progress.check()
         threads, client = self._ready(progress)
-        waiting, pending = cut(threads), deque[tuple[slice, Any]]()
+        waiting = cut(threads)
+        pending = deque[tuple[slice, Any]]()
         try:
             while True:
                 progress.check()
@@ -198,7 +199,8 @@ class Cluster:
 
     @contextlib.contextmanager
     def _named_failures(self) -> Iterator[None]:
-        distributed, where = _distributed(), self.settings.scheduler
+        distributed = _distributed()
+        where = self.settings.scheduler
         try:
             yield
         except distributed.KilledWorker:

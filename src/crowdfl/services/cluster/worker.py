@@ -39,7 +39,7 @@ from crowdfl.errors import (
     NotReady,
     StoreUnavailable,
 )
-from crowdfl.protocols.hardened.shape import CspBundle, SpBundle
+from crowdfl.protocols.hardened.bundles import CspBundle, SpBundle
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.paper.profile import PaperBundle
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle, SharesSpBundle
@@ -47,8 +47,9 @@ from crowdfl.roles.dealt import is_dealt_file
 from crowdfl.roles.sp.uploads import read_upload
 from crowdfl.settings import S3Settings
 from crowdfl.storage.atomic import require_owner_only
-from crowdfl.storage.blobs import FileBlobs, SealedBlobs
+from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.s3 import S3Blobs, open_keys
+from crowdfl.storage.sealed_blobs import SealedBlobs
 from crowdfl.storage.settings_file import SERVICES, read_service, read_settings, role_in
 
 KEYS = "CROWDFL_KEYS"
@@ -67,7 +68,9 @@ class KeyFolder:
     """The shares in a role's folder of bundles, or where they are sealed; one that is deleted is forgotten, a new one found."""
 
     def __init__(self, folder: Path, sealed: SealedBlobs | None = None) -> None:
-        self.folder, self._sealed, self._keys = folder, sealed, sealed or FileBlobs(folder, make=False)
+        self.folder = folder
+        self._sealed = sealed
+        self._keys = sealed or FileBlobs(folder, make=False)
         self._shares: dict[str, tuple[str, mpz]] = {}
         self._lock = threading.Lock()
 

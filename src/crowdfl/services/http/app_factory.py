@@ -133,7 +133,8 @@ class _Expiry:
             changed = os.stat(self._path).st_mtime_ns
             if changed != self._seen:
                 found = x509.load_pem_x509_certificate(self._path.read_bytes())
-                self._ends, self._seen = int(found.not_valid_after_utc.timestamp()), changed
+                self._ends = int(found.not_valid_after_utc.timestamp())
+                self._seen = changed
         except (OSError, ValueError):
             return {}
         return {self._path.name: self._ends}
@@ -158,7 +159,8 @@ class RequestMiddleware:
             await self._serve(scope, receive, send, request_id)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
-        status, started = 0, time.monotonic()
+        status = 0
+        started = time.monotonic()
         asked = Headers(scope=scope)
         version = asked.get(PROTOCOL_HEADER)
 
@@ -224,7 +226,8 @@ class BrowserAccess(CORSMiddleware):
 
     def __init__(self, app: ASGIApp, log: FilteringBoundLogger, origins: Collection[str]) -> None:
         super().__init__(app, origins, sorted(_METHODS), _PAGES_SEND, expose_headers=_PAGES_READ, max_age=_REMEMBERED)
-        self._log, self._ration = log, logs.Ration()
+        self._log = log
+        self._ration = logs.Ration()
 
     def preflight_response(self, request_headers: Headers) -> Response:
         answer = super().preflight_response(request_headers)

@@ -133,7 +133,8 @@ class Tokens:
 
     def check(self, token: str) -> TokenEntry:
         """Whose token it is, or `NotAuthenticated`. Every entry is compared, in constant time."""
-        digest, found = token_digest(token), None
+        digest = token_digest(token)
+        found = None
         for entry in self.entries():
             if hmac.compare_digest(entry.sha256.encode(), digest.encode()):
                 found = entry

@@ -33,12 +33,17 @@ class Pace:
 
 
 JSON_LIMIT = 4 * 1024 * 1024  # two documents of the longest kind, escaped
-SMALL_LIMIT = 8 * 1024  # a certificate, or an invitation with a request to enrol: less than 2 KiB, escaped
+SMALL_LIMIT = (
+    8 * 1024
+)  # a certificate with its chain, or an invitation with a request to enrol: less than 2 KiB, escaped
 PACE = Pace()
 IN_MEMORY = 256 * 1024  # a body up to here never touches the disk
 
 TaskId = Annotated[str, InPath(pattern="^[0-9a-f]{64}$")]
 Who = Annotated[str, InPath(pattern="^[0-9a-f]{20}$")]
+Invited = Annotated[
+    str, InPath(pattern="^([0-9a-f]{20}|[0-9a-f]{32})$")
+]  # a name in the task, or an invitation's number
 Number = Annotated[int, InPath(ge=1, le=1_000_000)]
 Sha256 = Annotated[str, InPath(pattern="^[0-9a-f]{64}$")]
 

@@ -103,7 +103,8 @@ class ConnectionGate:
         """The request has its answer."""
         held = self._held.pop(peer, None)
         if held is not None:
-            held.is_busy, held.since = False, self._now()
+            held.is_busy = False
+            held.since = self._now()
             self._held[peer] = held  # now the last in order
 
     def find_descriptor(self) -> bool:
@@ -201,7 +202,8 @@ class LimitedListener(socket.socket):
             plain, peer = self._next()
             connection = _CountedSocket(plain.family, plain.type, plain.proto, fileno=plain.detach())
             if self.gate.admit(connection, peer):
-                connection.gate, connection.peer = self.gate, peer
+                connection.gate = self.gate
+                connection.peer = peer
                 return connection, peer
             connection.close()
 

@@ -181,7 +181,8 @@ class Seldom:
     """A filter for a logger: one line of a kind in a minute, and none once the service is being stopped."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic, stopping: Callable[[], bool] = lambda: False) -> None:
-        self._ration, self._stopping = Ration(1, now), stopping
+        self._ration = Ration(1, now)
+        self._stopping = stopping
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Lines are alike if they begin alike: what follows names the connection."""

@@ -44,7 +44,7 @@ _BY_STATUS: dict[int, tuple[type[CrowdFLError], ...]] = {
         errors.UnknownTask,
     ),
     408: (errors.TooSlow,),
-    409: (errors.AlreadyPaid, errors.CampaignError, errors.Conflict, errors.ProtocolError),
+    409: (errors.CampaignError, errors.Conflict, errors.ProtocolError),
     410: (errors.TaskEnded, errors.TooLate),
     413: (errors.LimitExceeded,),
     422: (
@@ -119,7 +119,8 @@ def problem_for(error: BaseException) -> Problem:
 
 def respond(error: BaseException, request_id: str | None) -> JSONResponse:
     problem = problem_for(error)
-    body, headers = problem.body(request_id), dict(problem.headers)
+    body = problem.body(request_id)
+    headers = dict(problem.headers)
     return JSONResponse(body, status_code=problem.status, headers=headers, media_type=MEDIA_TYPE)
 
 

@@ -53,7 +53,7 @@ class ByParticipant:
         who, time, signature = found.groups()
         digest = _digest(request)
         if abs(self.sp.clock.now() - int(time)) > SKEW_SECONDS:  # else nothing needs to be read from the store
-            _require_time(await to_thread.run_sync(self.sp.is_about_now, float(time), SKEW_SECONDS))
+            _require_time(await to_thread.run_sync(self.sp.core.is_about_now, float(time), SKEW_SECONDS))
         try:
             _verify(await self._key(task, who), request, time, digest, signature)
         except (UnknownParticipant, BadSignature):  # the same answer: strangers do not learn who is enrolled
@@ -62,9 +62,9 @@ class ByParticipant:
         return Signed(who, digest)
 
     async def _key(self, task: str, who: str) -> bytes:
-        known = self.sp.identity_at_hand(task, who)
+        known = self.sp.core.identity_at_hand(task, who)
         if known is None:
-            known = await to_thread.run_sync(self.sp.identity, task, who)
+            known = await to_thread.run_sync(self.sp.core.identity, task, who)
         return known.signing
 
 

@@ -188,7 +188,8 @@ def _issue(
     now: datetime.datetime | None = None,
 ) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     """A certificate of a key, or of a new one, signed by the issuer or by itself."""
-    key, start = key or random_p256(), now or datetime.datetime.now(datetime.UTC)
+    key = key or random_p256()
+    start = now or datetime.datetime.now(datetime.UTC)
     own = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject)])
     signer, signing = issuer or (own, key)
     builder = (

@@ -39,7 +39,8 @@ def with_hash(pieces: Iterable[bytes]) -> Iterator[bytes]:
 def before_hash(answer: bytes) -> memoryview:
     """What such an answer holds, not copied."""
     view = memoryview(answer)
-    body, found = view[: -hashlib.sha256().digest_size], view[-hashlib.sha256().digest_size :]
+    body = view[: -hashlib.sha256().digest_size]
+    found = view[-hashlib.sha256().digest_size :]
     if hashlib.sha256(body).digest() != found:
         raise ServiceUnavailable("the answer did not arrive whole: try again later")
     return body

@@ -1,6 +1,7 @@
 // What SP tells by server-sent events: a snapshot, then changes. After a break there is a snapshot again.
 
 /** @typedef {Record<string, any>} Row */
+/** @typedef {{ id: string, needs: readonly string[], draw: () => Node[] }} Panel Drawn again when a section that it `needs` changes. */
 /** @typedef {"connecting" | "live" | "trouble" | "ended"} Link */
 
 const RETRY = 5000; // milliseconds, after an answer that was a refusal: the browser itself tries again after a break only

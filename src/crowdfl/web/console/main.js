@@ -12,7 +12,7 @@ import { moneyPanels } from "./money.js";
 import { TaskData, taskPanels } from "./task.js";
 import { tasksPanels } from "./tasks.js";
 
-/** @typedef {{ id: string, needs: readonly string[], draw: () => Node[] }} Panel Drawn again when a section that it `needs` changes. */
+/** @typedef {import("./live.js").Panel} Panel */
 
 const PAUSE = 1000; // milliseconds at least between two looks at the same task
 const TASK = /^#\/tasks\/([0-9a-f]{64})$/;

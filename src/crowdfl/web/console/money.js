@@ -1,21 +1,22 @@
-// Deposits to confirm, and payouts.
+// Deposits to confirm, payouts by instalment, and what is disputed.
 import { h, table } from "../web/common/dom.js";
 import { formatTime, money } from "../web/common/format.js";
 import { ask, button, stateTag } from "../web/common/parts.js";
 import { said } from "../web/common/said.js";
-import { t } from "../web/common/text.js";
+import { isSaid, t } from "../web/common/text.js";
 import { post, taskPath } from "./api.js";
 import { taskName } from "./tasks.js";
 
 /** @typedef {import("./live.js").Row} Row */
 /** @typedef {import("./live.js").Live} Live */
-/** @typedef {import("./main.js").Panel} Panel */
+/** @typedef {import("./live.js").Panel} Panel */
 
 /** @param {Live} live @returns {Panel[]} */
 export function moneyPanels(live) {
   return [
     { id: "deposits", needs: ["deposits", "tasks"], draw: () => deposits(live) },
     { id: "payouts", needs: ["payments", "payouts", "tasks"], draw: () => payouts(live) },
+    { id: "disputes", needs: ["disputes", "tasks"], draw: () => [h("h2", null, t("money.disputes")), disputeTable(t("money.disputed"), live.rows("disputes"), live)] },
   ];
 }
 
@@ -52,7 +53,8 @@ function buttons(row) {
   const confirm = () => ask({
     title: t("money.confirmTitle", { name }),
     text: [t("money.confirmText")],
-    fields: [{ name: "amount", label: t("money.came"), hint: t("money.cameHint"), inputmode: "decimal" }],
+    fields: [{ name: "amount", label: t("money.came"), hint: t("money.cameHint"), inputmode: "decimal" },
+      { name: "currency", label: t("money.currency"), hint: t("money.currencyHint") }],
     action: t("money.confirmNow"), danger: false,
   }, (values) => post(`${place}/confirmation`, values));
   const reject = () => ask({
@@ -76,10 +78,11 @@ function payouts(live) {
 
 /** @param {string} caption @param {Row[]} rows @param {Live} live */
 export function paymentTable(caption, rows, live) {
-  return table(caption, columns("amount", "state", "who", "why", "attempts", "task", "since"),
-    rows.map((row) => [money(row.amount, row.currency), h("span", null, stateTag(row.state), " ", resolution(row)),
-      h("code", null, row.who), said(row.error ?? ""), row.attempts, taskName(row.task, live), formatTime(row.since)]),
-    { numbers: [0, 4], empty: t("money.none") });
+  return table(caption, columns("amount", "onWord", "state", "who", "instalment", "where", "why", "attempts", "task", "since"),
+    rows.map((row) => [money(row.amount, row.currency), row.on_sp_word === "0" ? "" : money(row.on_sp_word, row.currency),
+      h("span", null, stateTag(row.state), " ", resolution(row)), h("code", null, row.who), row.sequence, t(`where.${row.destination}`),
+      said(row.error ?? ""), row.attempts, taskName(row.task, live), formatTime(row.since)]),
+    { numbers: [0, 1, 4, 7], empty: t("money.none") });
 }
 
 /** @param {Row} row */
@@ -90,9 +93,34 @@ function resolution(row) {
 
 /** @param {Row} row @param {"paid" | "again"} how */
 function resolver(row, how) {
-  const [danger, action, { who, key }] = [how === "again", t(`money.${how}`), row];
+  const [danger, action, { who, key, sequence: number }] = [how === "again", t(`money.${how}`), row];
   const text = [t(danger ? "money.againText" : "money.paidText", { amount: money(row.amount, row.currency), key })];
-  const resolve = () => ask({ title: t("money.resolveTitle", { action, who }), text, action, danger },
-    () => post(`${taskPath(row.task)}/payments/${encodeURIComponent(who)}/resolution`, { how }));
-  return button(t("money.resolve", { action }), resolve, { id: `${how}-${row.task}-${who}`, label: t("money.resolveOf", { action, who }), kind: danger ? "danger" : "" });
+  const resolve = () => ask({ title: t("money.resolveTitle", { action, who, number }), text, action, danger },
+    () => post(`${taskPath(row.task)}/payments/${encodeURIComponent(key)}/resolution`, { how }));
+  return button(t("money.resolve", { action }), resolve, { id: `${how}-${key}`, label: t("money.resolveOf", { action, who, number }), kind: danger ? "danger" : "" });
+}
+
+/** What a participant claims and the books do not owe: held until somebody has looked at both. @param {string} caption @param {Row[]} rows @param {Live} live */
+export function disputeTable(caption, rows, live) {
+  return table(caption, columns("amount", "held", "books", "proofs", "who", "number", "task", "since"),
+    rows.map((row) => [money(row.amount, row.currency), h("span", null, money(row.held, row.currency), " ", decider(row, "pay"), decider(row, "refuse")), booksOf(row),
+      h("a", { href: placeOf(row), download: "" }, t("money.save")), h("code", null, row.who), row.number, taskName(row.task, live), formatTime(row.since)]),
+    { numbers: [0, 5], empty: t("money.noDispute") });
+}
+
+/** @param {Row} row */
+const placeOf = (row) => `${taskPath(row.task)}/disputes/${encodeURIComponent(row.who)}/${row.number}`;
+
+/** @param {Row} row */
+function booksOf({ round, owed, counted, currency }) {
+  const state = isSaid(`state.${round}`) ? t(`state.${round}`) : t("money.unknownRound");
+  return t(counted ? "money.booksCounted" : "money.booksText", { state, owed: money(owed, currency) });
+}
+
+/** @param {Row} row @param {"pay" | "refuse"} how */
+function decider(row, how) {
+  const [danger, action, { who, number }] = [how === "refuse", t(`money.${how}`), row];
+  const decide = () => ask({ title: t("money.decideTitle", { action, who, number }), text: [t(danger ? "money.refuseText" : "money.payText", { amount: money(row.held, row.currency) })], action, danger },
+    () => post(`${placeOf(row)}/resolution`, { how }));
+  return button(t("money.decide", { action }), decide, { id: `${how}-${row.task}-${who}-${number}`, label: t("money.decideOf", { action, who, number }), kind: danger ? "danger" : "" });
 }

@@ -5,16 +5,16 @@ import { ask, button, facts, stateTag } from "../web/common/parts.js";
 import { said } from "../web/common/said.js";
 import { endingWords, isSaid, listOf, t } from "../web/common/text.js";
 import { BY_PAGE, get, post, taskPath } from "./api.js";
-import { depositTable, paymentTable } from "./money.js";
+import { depositTable, disputeTable, paymentTable } from "./money.js";
 import { refusals, short, waitsText } from "./tasks.js";
 
 /** @typedef {import("./live.js").Row} Row */
 /** @typedef {import("./live.js").Live} Live */
-/** @typedef {import("./main.js").Panel} Panel */
+/** @typedef {import("./live.js").Panel} Panel */
 
 const TYPED = 6; // characters that confirm what cannot be undone
 const UNDER_WAY = ["running", "paused"];
-const COMPUTED = ["closed", "weighed"]; // rounds that may wait for CSP
+const COMPUTED = ["closed", "gathered", "published", "weighed"]; // rounds that may wait for CSP
 const ALL_ROUNDS = 1000;
 
 /** What is known of a task: fetched again when something of it has changed. */
@@ -47,7 +47,8 @@ export function taskPanels(data, live, reload) {
     { id: "uploads", needs, draw: drawn((about) => [uploads(about, data.uploads), refusals(about.refusals, live)]) },
     { id: "ledger", needs, draw: drawn(ledger) },
     { id: "task-money", needs, draw: drawn((about) => [
-      depositTable(t("money.deposits"), about.deposits, live, t("money.none")), paymentTable(t("money.waiting"), about.payments, live)]) },
+      depositTable(t("money.deposits"), about.deposits, live, t("money.none")), paymentTable(t("money.waiting"), about.payments, live),
+      ...(about.disputes.length ? [disputeTable(t("money.disputed"), about.disputes, live)] : [])]) },
   ];
 }
 

@@ -8,7 +8,7 @@ import { eventText } from "./messages.js";
 
 /** @typedef {import("./live.js").Row} Row */
 /** @typedef {import("./live.js").Live} Live */
-/** @typedef {import("./main.js").Panel} Panel */
+/** @typedef {import("./live.js").Panel} Panel */
 
 /** The part of a long name that people compare. @param {string} id */
 export const short = (id) => id.slice(0, 8);

@@ -9,6 +9,18 @@ const POLL_MS = 400;
 const api = new Api("api/", () => localStorage.getItem(HALF) ?? "-", () => t("page.away"));
 
 /** @typedef {{ job: string, state: "running" | "done" | "failed", done: number, of: number, words: string, result: any, error: import("../web/common/api.js").Problem | null }} Job */
+/**
+ * @typedef {object} Task
+ * @property {string} task @property {string} purpose @property {string} profile @property {number} rounds
+ * @property {number} parameters @property {number} budget @property {number} least @property {number} most
+ * @property {string} [currency] @property {string} step @property {string} consent @property {string[]} labels @property {string} folder
+ */
+/** @typedef {{ number: number, state: string, uploads: number, drawn: number | null, deadline: number, last_call: number }} Round */
+/** @typedef {{ state: string, ended: import("../web/common/text.js").Ending | null, enrolled: number, dropped: number, claim_seconds_left: number | null, rounds: Round[] }} Status */
+/** @typedef {{ name: string, amount: number, state: string }} Deposit */
+/** @typedef {{ name: string, source: string, target: string, amount: number }} Movement */
+/** @typedef {{ pending: number, paid_in: number, offered: number, earned: number | null, returned: number, attested: number | null, attested_complete: boolean | null, difference: number | null, sp_word: number, deposits: Deposit[], movements: Movement[] }} Report */
+/** @typedef {{ status: Status, report: Report, waits: import("../web/common/parts.js").Wait[], unpaid: number, now: number }} Standing `unpaid`: what all rounds cost and nobody has announced. */
 
 /** @param {string} path @param {AbortSignal} [signal] @returns {Promise<any>} */
 export const get = (path, signal) => api.call("GET", path, { signal });

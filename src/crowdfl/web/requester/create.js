@@ -5,6 +5,7 @@ import { button, facts, form, messageOf, notice } from "../web/common/parts.js";
 import { said, translated } from "../web/common/said.js";
 import { language, LANGUAGES, listOf, t, together } from "../web/common/text.js";
 import { Refusal } from "../web/common/api.js";
+import { claimsEarly } from "../phone/protocol/amounts.js";
 import { follow, get, post } from "./api.js";
 import { control, hintOf, inForm, keyOf, spoken } from "./fields.js";
 
@@ -13,17 +14,17 @@ import { control, hintOf, inForm, keyOf, spoken } from "./fields.js";
 /** @typedef {Record<string, Record<string, string | boolean>>} Values */
 /** @typedef {{ name: string, values: Values }} Start */
 /** @typedef {{ profile: string, parameters: number, widths: string, dealt: string, warnings: string[] }} Explanation */
-/** @typedef {{ errors: Record<string, string>, problem: string | null, named: string[], explanation: Explanation | null, cost: number, body: any }} Answer */
+/** @typedef {{ errors: Record<string, string>, problem: string | null, named: string[], idle: string[] | null, explanation: Explanation | null, cost: number, body: any }} Answer */
 
 const DRAFT = "crowdfl-draft";
 const PAUSE_MS = 350;
 
-/** The steps, and in each what most people set; the rest of a section is behind "More settings" of its step. @type {Record<string, string[]>} */
+/** The steps, and in each its settings; what few people decide, and the rest of a section, is behind "More settings" of its step. @type {Record<string, string[]>} */
 const STEPS = {
   what: ["task.purpose", "who.name", "who.institution", "who.contact", "who.approval", "who.logo", "task.terms", "task.readers"],
   record: ["training.labels", "training.channels", "training.learner", "training.hidden", "training.features", "training.epochs"],
   plan: ["settings.min_participants", "settings.max_participants", "plan.start_with", "plan.enrol_until", "plan.start_at",
-    "settings.rounds", "plan.daily", "settings.window", "plan.closes"],
+    "settings.rounds", "plan.every", "settings.window", "plan.closes"],
   pay: ["settings.budget", "settings.currency", "task.claim_window"],
   consent: ["consent.version", "consent.text"],
   protect: ["settings.profile", "settings.weighting", "settings.max_norm", "settings.max_samples", "settings.server_step"],
@@ -65,7 +66,7 @@ function startChoice(starts, maker) {
 }
 
 class Maker {
-  /** @type {Map<string, { field: Field, control: Control, fault: HTMLElement, step: string }>} */
+  /** @type {Map<string, { field: Field, control: Control, fault: HTMLElement, step: string, element: HTMLElement }>} */
   #inputs = new Map();
   #verdict = h("p.headline", { role: "status" });
   #answer = h("div", null);
@@ -99,10 +100,12 @@ class Maker {
   #section(step, fields) {
     const listed = STEPS[step].map((key) => fields.find((field) => keyOf(field) === key)).filter((field) => !!field);
     const all = Object.values(STEPS).flat();
-    const rest = fields.filter((field) => HOMES[field.section] === step && !all.includes(keyOf(field)));
+    const some = listed.some(({ first }) => first);
+    const seldom = some ? listed.filter(({ first }) => !first) : [];
+    const rest = [...seldom, ...fields.filter((field) => HOMES[field.section] === step && !all.includes(keyOf(field)))];
     const extra = { plan: [this.#timeline], consent: [this.languages, this.#adder()], check: [this.#answer] }[step] ?? [];
     return h("section", { hidden: true, "aria-labelledby": `title-${step}` }, h("h2", { id: `title-${step}`, tabindex: -1 }, t(`step.${step}`)),
-      h("p.soft", null, t(`about.${step}`)), h("div.fields", null, ...listed.map((field) => this.#field(field, step))), ...extra,
+      h("p.soft", null, t(`about.${step}`)), h("div.fields", null, ...listed.filter((field) => !seldom.includes(field)).map((field) => this.#field(field, step))), ...extra,
       rest.length ? h("details", null, h("summary", null, t("create.more", { count: rest.length })),
         h("div.fields", null, ...rest.map((field) => this.#field(field, step)))) : null);
   }
@@ -113,11 +116,12 @@ class Maker {
     const made = control(field, id);
     const fault = h("p.fault", { id: `${id}-fault` });
     made.input.setAttribute("aria-describedby", `${id}-hint ${id}-fault`);
-    this.#inputs.set(keyOf(field), { field, control: made, fault, step });
     const flag = field.kind === "flag";
     const label = h(flag ? "label.flag" : "label", { for: id }, flag && made.element, spoken(field));
     const wide = ["long", "lines"].includes(field.kind) || field.name === "logo";
-    return h(wide ? "div.wide" : "div", null, label, !flag && made.element, h("p.hint", { id: `${id}-hint` }, hintOf(field)), fault);
+    const element = h(wide ? "div.wide" : "div", null, label, !flag && made.element, h("p.hint", { id: `${id}-hint` }, hintOf(field)), fault);
+    this.#inputs.set(keyOf(field), { field, control: made, fault, step, element });
+    return element;
   }
 
   /** Another language for what people read. */
@@ -137,7 +141,7 @@ class Maker {
   /** The fields of one language. @param {string} tag */
   #language(tag) {
     const section = `texts.${tag}`;
-    const texts = TRANSLATED.map((name) => this.#field({ section, name, kind: "long", choices: [], optional: false, required: false, seconds: false, example: null }, "consent"));
+    const texts = TRANSLATED.map((name) => this.#field({ section, name, kind: "long", choices: [], optional: false, required: false, seconds: false, first: false, example: null }, "consent"));
     const remove = () => {
       for (const name of TRANSLATED) this.#inputs.delete(`${section}.${name}`);
       place.remove();
@@ -206,8 +210,9 @@ class Maker {
   }
 
   /** @param {Answer} answer */
-  #show({ errors, problem, named, explanation, cost, body }) {
+  #show({ errors, problem, named, idle, explanation, cost, body }) {
     this.#mark(errors, named);
+    if (idle) for (const [key, { element }] of this.#inputs) element.hidden = idle.includes(key);
     const count = Object.keys(errors).length;
     this.#verdict.className = `headline ${explanation ? "good" : "bad"}`;
     if (explanation) {
@@ -298,10 +303,10 @@ class Preview {
 }
 
 /** A task's plan in the order in which things happen. @param {any} body */
-export function timeline({ plan, settings, claim_window: claims }) {
+export function timeline({ plan, settings, rounds_until: last, claims_until: until }) {
   const at = (/** @type {string} */ text) => formatTime(Date.parse(text) / 1000);
   const first = [plan.start_at && t("time.notBefore", { when: at(plan.start_at) }), t("time.once", { count: plan.start_with ?? settings.min_participants })].filter(Boolean);
-  const pace = plan.daily ? t("time.daily", { when: plan.daily }) : plan.every ? t("time.every", { time: duration(plan.every) }) : t("time.atOnce");
+  const pace = typeof plan.every === "string" ? t("time.daily", { when: plan.every.slice("day at ".length) }) : plan.every ? t("time.every", { time: duration(plan.every) }) : t("time.atOnce");
   const early = [plan.goal && t("time.goal", { count: plan.goal }), plan.closes === "everyone" && t("time.everyone")].filter(Boolean);
   const closes = early.length ? t("time.early", { when: listOf(early, "disjunction") }) : t("time.deadline");
   const draw = settings.per_round && t("time.drawn", { count: settings.per_round, time: duration(settings.window / 2) });
@@ -309,7 +314,8 @@ export function timeline({ plan, settings, claim_window: claims }) {
     [t("time.join"), plan.enrol_until ? t("time.until", { when: at(plan.enrol_until), count: settings.max_participants }) : t("time.toTheLast", { count: settings.max_participants })],
     [t("time.first"), listOf(first)],
     [t("time.rounds", { count: settings.rounds }), together(pace, draw, t("time.open", { time: duration(settings.window) }), closes)],
-    settings.budget ? [t("time.claims"), t("time.claimsText", { time: duration(claims) })] : null,
+    [t("time.last"), t("time.lastText", { when: formatTime(last) })],
+    settings.budget ? [t("time.claims"), t(claimsEarly(settings) ? "time.claimsEarly" : "time.claimsText", { when: formatTime(until) })] : null,
   ];
   return h("ol.timeline", null, ...steps.filter((step) => step !== null).map(([name, text]) => h("li", null, h("strong", null, name), h("div", null, text))));
 }

@@ -7,8 +7,8 @@ import { t, together } from "../web/common/text.js";
 import { plot } from "../web/common/plot.js";
 import { download, follow, post } from "./api.js";
 
-/** @typedef {import("./task.js").Task} Task */
-/** @typedef {import("./task.js").Standing} Standing */
+/** @typedef {import("./api.js").Task} Task */
+/** @typedef {import("./api.js").Standing} Standing */
 /** @typedef {{ number: number, state: string | null, accuracy: number, loss: number, windows: number }} Score `state`: its digest, after a server step. */
 /** @typedef {{ windows: number, precision: number, recall: number, f1: number }} ClassScore */
 /** @typedef {{ accuracy: number, loss: number, windows: number, labels: string[], classes: Record<string, ClassScore>, confusion: number[][] }} Evaluation */

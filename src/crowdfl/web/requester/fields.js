@@ -7,6 +7,7 @@ import { isSaid, t } from "../web/common/text.js";
  * @typedef {object} Field
  * @property {string} section @property {string} name @property {string} kind @property {string[]} choices
  * @property {boolean} optional @property {boolean} required @property {boolean} seconds
+ * @property {boolean} first Whether most people decide it.
  * @property {string | null} example
  */
 /** @typedef {HTMLInputElement | HTMLTextAreaElement | HTMLSelectElement} Input */
@@ -37,9 +38,9 @@ export const hintOf = ({ section, name }) => (section.startsWith("texts.") ? t(`
 
 /** @param {Field} field @param {string} id @returns {Control} */
 export function control(field, id) {
-  if (field.seconds) return span(id);
   const made = SPECIAL[keyOf(field)]?.(id);
   if (made) return made;
+  if (field.seconds) return span(id);
   if (field.kind === "flag") {
     const box = /** @type {HTMLInputElement} */ (h("input", { id, type: "checkbox" }));
     return { element: box, input: box, get: () => box.checked, set: (value) => { box.checked = value === true; } };
@@ -121,6 +122,28 @@ function daily(id) {
   return { element: h("div.span", null, input, place), input, get: () => input.value && `${input.value} ${zone}`, set };
 }
 
+/** At once, at a time of day, or so long apart. @param {string} id @returns {Control} */
+function pace(id) {
+  const kinds = ["atOnce", "daily", "apart"];
+  const kind = /** @type {HTMLSelectElement} */ (h("select", { id }, ...kinds.map((one) => h("option", { value: one }, t(`pace.${one}`)))));
+  const controls = /** @type {Record<string, Control>} */ ({ daily: daily(`${id}-time`), apart: span(`${id}-apart`) });
+  for (const one of Object.values(controls)) one.input.setAttribute("aria-label", t("field.plan_every"));
+  const choose = () => { for (const [name, one] of Object.entries(controls)) one.element.hidden = kind.value !== name; };
+  kind.addEventListener("change", choose);
+  const get = () => {
+    const typed = kind.value === "atOnce" ? "" : controls[kind.value].get();
+    return kind.value === "daily" && typed ? "day at ".concat(String(typed)) : typed;
+  };
+  const set = (/** @type {Value} */ value) => {
+    const text = String(value);
+    kind.value = !text ? "atOnce" : text.startsWith("day at ") ? "daily" : "apart";
+    controls.daily.set(kind.value === "daily" ? text.slice("day at ".length) : "");
+    controls.apart.set(kind.value === "apart" ? text : "604800");
+    choose();
+  };
+  return { element: h("div", null, kind, controls.daily.element, controls.apart.element), input: kind, get, set };
+}
+
 /** A PNG, as the definition carries it. @param {string} id @returns {Control} */
 function logo(id) {
   const input = /** @type {HTMLInputElement} */ (h("input", { id, type: "file", accept: "image/png" }));
@@ -140,4 +163,4 @@ function logo(id) {
 }
 
 /** @type {Record<string, (id: string) => Control>} */
-const SPECIAL = { "plan.enrol_until": momentOf, "plan.start_at": momentOf, "plan.daily": daily, "who.logo": logo };
+const SPECIAL = { "plan.enrol_until": momentOf, "plan.start_at": momentOf, "plan.every": pace, "who.logo": logo };

@@ -7,8 +7,8 @@ import { t } from "../web/common/text.js";
 import { get, post } from "./api.js";
 import { isOver } from "./list.js";
 
-/** @typedef {import("./task.js").Task} Task */
-/** @typedef {import("./task.js").Standing} Standing */
+/** @typedef {import("./api.js").Task} Task */
+/** @typedef {import("./api.js").Standing} Standing */
 /** @typedef {{ number: number | null, file: string | null, link: string | null, who: string | null, state: string, sent: number[], drawn: number[] }} Person A person, or an invitation that nobody has used. */
 /** @typedef {{ invitations: Person[], rounds: { number: number, opened: number }[], folder: string, no_phones: string | null }} People */
 

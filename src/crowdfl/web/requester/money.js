@@ -6,12 +6,12 @@ import { button, card, form, labelled, notice, stateTag } from "../web/common/pa
 import { post } from "./api.js";
 import { isOver } from "./list.js";
 
-/** @typedef {import("./task.js").Task} Task */
-/** @typedef {import("./task.js").Standing} Standing */
-/** @typedef {import("./task.js").Report} Report */
+/** @typedef {import("./api.js").Task} Task */
+/** @typedef {import("./api.js").Standing} Standing */
+/** @typedef {import("./api.js").Report} Report */
 
-/** Before claims are closed nobody tells what was earned. @type {readonly ["pending", "paid_in", "offered", "earned", "returned"]} */
-const SUMS = ["pending", "paid_in", "offered", "earned", "returned"];
+/** Before claims are closed nobody tells what was earned, or attested. @type {readonly ["pending", "paid_in", "offered", "earned", "attested", "returned"]} */
+const SUMS = ["pending", "paid_in", "offered", "earned", "attested", "returned"];
 
 /** @param {Task} task @param {AbortSignal} signal */
 export function moneyCard(task, signal) {
@@ -33,10 +33,22 @@ function booksOf(report, currency) {
   const moved = movements.map(({ name, source, target, amount }) => [name, source, target, money(amount, currency)]);
   return [
     h("dl.sums", null, ...sums.map(([name, amount]) => h("div", null, h("dt", null, name), h("dd", null, amount === null ? t("money.later") : money(amount, currency))))),
+    ...compared(report, currency),
     table(t("money.deposits"), [t("money.name"), t("money.amount"), t("money.state")], waiting, { numbers: [1], empty: t("money.noDeposit") }),
     h("details", null, h("summary", null, t("money.every", { count: movements.length })),
       table(t("money.movements"), [t("money.movement"), t("money.from"), t("money.to"), t("money.amount")], moved, { numbers: [3] })),
   ];
+}
+
+/** What CSP has signed, once claims have ended, beside what SP says. @param {Report} report @param {string} [currency] */
+function compared({ attested, attested_complete: complete, difference, sp_word: word }, currency) {
+  const differs = difference !== null && difference !== 0;
+  const amount = money(Math.abs(difference ?? 0), currency);
+  return [
+    attested !== null && notice(differs ? "bad" : "good", differs ? t((difference ?? 0) > 0 ? "money.paidMore" : "money.paidLess", { amount }) : t("money.agrees")),
+    attested !== null && complete === false && notice("warn", t("money.incomplete")),
+    word > 0 && h("p", { id: "on-word" }, t("money.onWord", { amount: money(word, currency) })),
+  ].filter((one) => one instanceof HTMLElement);
 }
 
 /** @param {Task} task @param {AbortSignal} signal */

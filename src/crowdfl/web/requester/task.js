@@ -10,18 +10,8 @@ import { accuracyCard, modelCard } from "./evaluation.js";
 import { inviteCard } from "./invite.js";
 import { moneyCard } from "./money.js";
 
-/**
- * @typedef {object} Task
- * @property {string} task @property {string} purpose @property {string} profile @property {number} rounds
- * @property {number} parameters @property {number} budget @property {number} least @property {number} most
- * @property {string} [currency] @property {string} step @property {string} consent @property {string[]} labels @property {string} folder
- */
-/** @typedef {{ number: number, state: string, uploads: number, drawn: number | null, deadline: number, last_call: number }} Round */
-/** @typedef {{ state: string, ended: import("../web/common/text.js").Ending | null, enrolled: number, dropped: number, claim_seconds_left: number | null, rounds: Round[] }} Status */
-/** @typedef {{ name: string, amount: number, state: string }} Deposit */
-/** @typedef {{ name: string, source: string, target: string, amount: number }} Movement */
-/** @typedef {{ pending: number, paid_in: number, offered: number, earned: number | null, returned: number, deposits: Deposit[], movements: Movement[] }} Report */
-/** @typedef {{ status: Status, report: Report, waits: import("../web/common/parts.js").Wait[], unpaid: number, now: number }} Standing `unpaid`: what all rounds cost and nobody has announced. */
+/** @typedef {import("./api.js").Task} Task */
+/** @typedef {import("./api.js").Standing} Standing */
 /** @typedef {(standing: Standing) => void} Listener */
 
 const POLL_MS = 3000;

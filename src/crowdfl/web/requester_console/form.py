@@ -13,11 +13,13 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from crowdfl.documents.signed import Definition
+from crowdfl.durations import duration
+from crowdfl.effects import idle_settings, idle_training
 from crowdfl.errors import CrowdFLError, SettingsError
 from crowdfl.protocols.registry import PROFILES
-from crowdfl.roles.defining import WATCH_TASK, Explanation, defined, explained
+from crowdfl.roles.defining import DECIDED, WATCH_TASK, Explanation, defined, explained
 from crowdfl.roles.recipe_check import phone_obstacle
-from crowdfl.schema import Settings, settable, types_of
+from crowdfl.schema import Settings, duration_of, is_section, settable, types_of
 from crowdfl.settings import (
     AskerSettings,
     ConsentSettings,
@@ -27,6 +29,7 @@ from crowdfl.settings import (
     TaskSettings,
     TrainingSettings,
 )
+from crowdfl.task_tables import in_tables
 
 Values = Mapping[str, Mapping[str, Any]]
 """What is typed or chosen, by section and setting."""
@@ -42,7 +45,6 @@ SECTIONS: Mapping[str, type[Settings]] = MappingProxyType(
 )
 _TEXTS = "texts."  # before the language, of a section with translations
 _LONG = ("purpose", "terms", "readers", "text")
-_SECONDS = ("claim_window", "window", "grace", "every")  # of the task, not the window of samples
 _LISTS = {"hidden": "numbers", "layers": "lines", "labels": "lines", "sensors": "lines", "questions": "lines"}
 
 PHONE_TASK: Values = MappingProxyType(
@@ -100,24 +102,27 @@ class Answer:
     errors: dict[str, str] = field(default_factory=dict)  # by "section.setting"
     problem: str | None = None
     named: list[str] = field(default_factory=list)  # the fields that the problem speaks about
+    idle: list[str] | None = None  # the fields that would do nothing, which the page hides; None: not known
     explanation: Any = None
     cost: int = 0  # of all rounds, in millionths
     body: Any = None  # of the definition, as a phone shows it
 
 
-def answer(values: Values, min_claim_window: float) -> Answer:
+def answer(values: Values, now: float) -> Answer:
     """As `crowdfl task explain` says it, for a form that may be half filled in."""
-    errors = faults(values)
+    errors, idle = faults(values), idle_fields(values)
     if errors:
-        return Answer(errors)
+        return Answer(errors, idle=idle)
     try:
-        definition, _ = defined("the form", contents(values), None, min_claim_window)
+        draft, _ = defined("the form", contents(values))
+        definition = draft.dated(now)  # as it would be, created now
         settings = definition.settings
         cost = settings.rounds * definition.plan.round_cost(settings)
-        return Answer(explanation=_with_phones(explained(definition), definition), cost=cost, body=definition.body())
+        told = _with_phones(explained(definition), definition)
+        return Answer(idle=idle, explanation=told, cost=cost, body=definition.body())
     except CrowdFLError as wrong:
         words = str(wrong)
-        return Answer(problem=words, named=_named(words))
+        return Answer(problem=words, named=_named(words), idle=idle)
 
 
 def _with_phones(explanation: Explanation, definition: Definition) -> Explanation:
@@ -140,11 +145,43 @@ def faults(values: Values) -> dict[str, str]:
 
 def contents(values: Values) -> dict[str, Any]:
     """As a task file holds them."""
-    inner = {section: _given(section, values) for section in SECTIONS if section != "task"}
+    values = _acting(values)
+    inner = {section: _written(section, values) for section in SECTIONS if section != "task"}
     texts = {
         section.removeprefix(_TEXTS): _translated(one) for section, one in values.items() if section.startswith(_TEXTS)
     }
-    return {**_given("task", values), **inner, "texts": texts}
+    return {**_written("task", values), **inner, **in_tables(inner["settings"]), "texts": texts}
+
+
+def _acting(values: Values) -> Values:
+    """Without what would do nothing: the page hides it, and a file says only what its task does."""
+    idle = idle_fields(values) or []
+    return {
+        section: {name: value for name, value in typed.items() if f"{section}.{name}" not in idle}
+        for section, typed in values.items()
+    }
+
+
+def idle_fields(values: Values) -> list[str] | None:
+    """The fields that would do nothing in this task; None where its settings do not stand."""
+    try:
+        task, training = TaskSettings(**_given("settings", values)), TrainingSettings(**_given("training", values))
+    except SettingsError:  # which is said of the settings themselves
+        return None
+    found = [f"settings.{name}" for name in _settable(TaskSettings) if name in idle_settings(task)]
+    found += [f"training.{name}" for name in idle_training(training)]
+    return found + ([] if task.budget is not None else ["task.claim_window"])
+
+
+def _written(section: str, values: Values) -> dict[str, Any]:
+    """With lengths of time as text; the page has them in seconds."""
+    fields = _settable(SECTIONS[section])
+    given = _given(section, values)
+    times = {name for name in given if name in fields and duration_of(fields[name])}
+    return {
+        name: duration(value) if name in times and isinstance(value, int | float) else value
+        for name, value in given.items()
+    }
 
 
 def _translated(typed: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,7 +192,7 @@ def _translated(typed: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _no_sections(section: str) -> dict[str, Any]:
-    return {"settings": {}, "training": {}} if section == "task" else {}
+    return {"training": {}} if section == "task" else {}
 
 
 def _given(section: str, values: Values) -> dict[str, Any]:
@@ -174,6 +211,8 @@ def _read(name: str, found: FieldInfo, value: object) -> object:
     kind, text = _kind(name, found), value.strip()
     if name in _LISTS:
         return _items(name, text)
+    if duration_of(found) is not None:
+        return _number(text)
     if kind == "flag":
         return {"true": True, "false": False}.get(text, text)
     return _number(text) if kind in ("whole", "number") else text
@@ -225,7 +264,7 @@ def _line(item: object) -> str:
 
 def _settable(model: type[Settings]) -> dict[str, FieldInfo]:
     """Without a file's sections, which are sections of the form."""
-    return {name: found for name, found in settable(model).items() if get_origin(found.annotation) is not dict}
+    return {name: found for name, found in settable(model).items() if not is_section(found)}
 
 
 def _default(found: FieldInfo) -> object:
@@ -242,7 +281,8 @@ def _field(section: str, name: str) -> dict[str, Any]:
         "choices": _choices(name, found),
         "optional": not found.is_required() and found.default is None,
         "required": found.is_required(),
-        "seconds": section != "training" and name in _SECONDS,
+        "first": name in DECIDED.get(section, ()) or (section == "settings" and name in DECIDED["profile"]),
+        "seconds": duration_of(found) is not None,
         "example": None if example is None else _shown(example),
     }
 

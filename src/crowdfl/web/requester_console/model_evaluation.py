@@ -56,7 +56,8 @@ class ModelEvaluation:
         """The newest model on somebody's held-out windows."""
         steps = len(data) + 2
         progress(0, steps, "opening the model")
-        recipe, arrays = recipe_shown(self.requester.definition(task).training), self.model(task)
+        recipe = recipe_shown(self.requester.definition(task).training)
+        arrays = self.model(task)
         samples = _loaded(recipe, data, lambda done, words: progress(done + 1, steps, words))
         progress(steps - 1, steps, "evaluating")
         return {**_scored(recipe, recipe.make_learner(), arrays, samples), "labels": list(recipe.labels)}

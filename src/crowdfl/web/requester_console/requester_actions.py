@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from crowdfl.crypto.randomness import secret_hex
-from crowdfl.documents.envelope import Envelope
+from crowdfl.documents.invitations import Ticket
 from crowdfl.documents.links import phone_page
-from crowdfl.documents.signed import Definition, Invitation
+from crowdfl.documents.signed import Definition
 from crowdfl.errors import CampaignError, CrowdFLError, NotReady, QuotaExceeded, SettingsError
 from crowdfl.learning.models.shape import Weights
 from crowdfl.learning.recipe import Recipe
@@ -105,11 +105,14 @@ class RequesterActions:
     jobs: Jobs = field(default_factory=Jobs)
 
     def __post_init__(self) -> None:
-        self.evaluation, self._explaining = ModelEvaluation(self.requester), threading.Lock()
+        self.evaluation = ModelEvaluation(self.requester)
+        self._explaining = threading.Lock()
 
     def overview(self) -> dict[str, Any]:
         """Who this is, and its tasks."""
-        own, tasks, unread = self.settings, [], []
+        own = self.settings
+        tasks = []
+        unread = []
         for task in self.requester.tasks():
             try:
                 tasks.append(_summary(self.requester.definition(task)))
@@ -126,7 +129,8 @@ class RequesterActions:
     def status(self, task: str) -> dict[str, Any]:
         """Where it stands, what it waits for, and its money."""
         definition = self.requester.definition(task)
-        status, report = self.requester.sp.status(task), self.requester.report(task)
+        status = self.requester.sp.status(task)
+        report = self.requester.report(task)
         unpaid = unannounced(definition, report)
         waits = [one.coded() for one in waits_for(definition, status, report)]
         return {"status": status, "report": report, "waits": waits, "unpaid": unpaid, "now": time.time()}
@@ -134,7 +138,7 @@ class RequesterActions:
     def explain(self, values: Values) -> dict[str, Any]:
         """What the form's values lead to; nothing is sent anywhere."""
         with self._explaining:  # a large model takes memory: one at a time
-            found = asdict(answer(values, self.settings.min_claim_window))
+            found = asdict(answer(values, time.time()))
         if found["body"]:
             found["body"]["requester"] = self.requester.signing.public.hex()
         return found
@@ -144,7 +148,7 @@ class RequesterActions:
         wrong = faults(values)
         if wrong:
             raise SettingsError("some settings are wrong: each says what is expected", wrong)
-        return self._posting(lambda: defined("the form", contents(values), None, self.settings.min_claim_window))
+        return self._posting(lambda: defined("the form", contents(values)))
 
     def post(self, task: str) -> Job:
         """Once more, for a task whose creation was cut off."""
@@ -170,7 +174,8 @@ class RequesterActions:
 
     def invite(self, task: str, count: int, days: float, replaces: str = "") -> dict[str, Any]:
         """New invitations, in the requester's own folder; a warning if the task would not wait for so many."""
-        definition, folder = self.requester.definition(task), self._invitations(task)
+        definition = self.requester.definition(task)
+        folder = self._invitations(task)
         made = self.invite_into(task, folder, count, days, replaces)
         return {
             "made": [_number(path) for path in made],
@@ -179,8 +184,10 @@ class RequesterActions:
 
     def people(self, task: str) -> dict[str, Any]:
         """Invitations that were made here, what became of each, and who else has joined; without pictures."""
-        definition, page = self.requester.definition(task), self._page(task)
-        used, found = self.requester.kgc.invitations(task), self.requester.sp.compliance(task)
+        definition = self.requester.definition(task)
+        page = self._page(task)
+        used = {(one.number, one.device): one.who for one in self.requester.kgc.invitations(task)}
+        found = self.requester.sp.compliance(task)
         rows = {one["who"]: one for one in found["people"]}
         now = self.requester.clock.now()
         own = [_invitation(path, page, used, rows, now) for path in self._files(task)]
@@ -241,15 +248,15 @@ class RequesterActions:
 
 
 def _invitation(
-    path: Path, page: str | None, used: Mapping[str, str], rows: Mapping[str, Any], now: float
+    path: Path, page: str | None, used: Mapping[tuple[str, int], str], rows: Mapping[str, Any], now: float
 ) -> dict[str, Any]:
     """One file, and what became of it; with a page for phones, its link. One that is damaged hides no other."""
     about = {"number": _number(path), "file": str(path)}
     try:
-        invitation = Invitation.read(Envelope.parse(read_invitation(path).invitation, Invitation.kind))
+        invitation = Ticket.parse(read_invitation(path).invitation).opened
     except CrowdFLError:
         return about | {"link": None, "who": None, "state": "damaged", "sent": [], "drawn": []}
-    who = used.get(invitation.number)
+    who = used.get((invitation.number, invitation.device))
     fresh = "unused" if who is None and invitation.expires > now else "expired" if who is None else "joining"
     row = rows.get(who or "", {"who": who, "state": fresh, "sent": [], "drawn": []})
     return {**about, "link": None if page is None else link_of(path, page), **row}
@@ -280,7 +287,9 @@ def _summary(definition: Definition) -> dict[str, Any]:
 
 def _known(definition: Definition, status: Mapping[str, Any]) -> dict[str, list[Row]]:
     """By row of the table of who learns what: codes and values, for which the page has words."""
-    sizes, profile, rounds = dealt_sizes(definition), definition.settings.profile, status["rounds"]
+    sizes = dealt_sizes(definition)
+    profile = definition.settings.profile
+    rounds = status["rounds"]
     sp: list[Row] = [{"code": "model", "count": definition.spec.parameters}]
     if profile == "shares":
         sp.append({"code": "upload", "count": upload_bytes(SharesShape(definition.spec))})

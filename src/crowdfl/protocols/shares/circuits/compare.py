@@ -55,22 +55,27 @@ class GatedComparison:
 
 
 def deal(cards: Cards, count: int, bits: int) -> Comparison:
-    mask, seeds = cards.uniform(count, bits), cards.seeds(count, dcf.SEED_BYTES)
+    mask = cards.uniform(count, bits)
+    seeds = cards.seeds(count, dcf.SEED_BYTES)
     (keys,) = _keys(cards, bits, [(mask.share, *seeds)])
     return Comparison(mask, keys)
 
 
 def deal_gated(cards: Cards, count: int, bits: int) -> GatedComparison:
-    mask, seeds = cards.uniform(count, bits), cards.seeds(count, dcf.SEED_BYTES)
-    flips, gated = cards.flips(count), cards.seeds(count, dcf.SEED_BYTES)
-    plain, only = _keys(cards, bits, [(mask.share, *seeds), (_where(flips, mask.share), *gated)])
+    mask = cards.uniform(count, bits)
+    seeds = cards.seeds(count, dcf.SEED_BYTES)
+    flips = cards.flips(count)
+    gated = cards.seeds(count, dcf.SEED_BYTES)
+    flipped = [number * int(flip) for flip, number in zip(flips, mask.share, strict=True)]
+    plain, only = _keys(cards, bits, [(mask.share, *seeds), (flipped, *gated)])
     return GatedComparison(Comparison(mask, plain), only, flips)
 
 
 def _keys(cards: Cards, bits: int, kinds: Sequence[tuple[Sequence[int], bytes, bytes]]) -> list[ComparisonKeys]:
     """For each kind, numbers and both servers' seeds. KGC makes a few hundred keys at a time, which stay in a processor's
     cache; if there are fewer, those of all kinds at once, which takes hardly longer than one of them."""
-    count, each = len(kinds[0][1] or kinds[0][2]) // dcf.SEED_BYTES, dcf.corrections_bytes(1, bits)
+    count = len(kinds[0][1] or kinds[0][2]) // dcf.SEED_BYTES
+    each = dcf.corrections_bytes(1, bits)
 
     @cache
     def together() -> bytes:
@@ -91,10 +96,6 @@ def _keys(cards: Cards, bits: int, kinds: Sequence[tuple[Sequence[int], bytes, b
         ComparisonKeys(bits, sp or csp, cards.public(count * each, partial(made, kind)))
         for kind, (_, sp, csp) in enumerate(kinds)
     ]
-
-
-def _where(flips: Bytes, numbers: Sequence[int]) -> list[int]:
-    return [number * int(flip) for flip, number in zip(flips, numbers, strict=True)]
 
 
 def masked(dealt: Comparison, places: Sequence[int], shares: Sequence[int]) -> list[int]:
@@ -120,14 +121,17 @@ def gated_less_than(
 
 def _evaluated(side: Side, keys: ComparisonKeys, places: Sequence[int], opened: Sequence[int], bound: int) -> Bytes:
     """A few at a time: all of a thousand would take a multiple of the memory of their keys."""
-    found, each = np.empty(len(opened), dtype=np.uint8), dcf.corrections_bytes(1, keys.bits)
+    found = np.empty(len(opened), dtype=np.uint8)
+    each = dcf.corrections_bytes(1, keys.bits)
     for start in range(0, len(opened), _TOGETHER):
         part = slice(start, start + _TOGETHER)
         here, shown = places[part], opened[part]
         points = [*shown, *((c - bound) % (1 << keys.bits) for c in shown)]
-        first, last = min(here), max(here) + 1
+        first = min(here)
+        last = max(here) + 1
         own = slice(first * dcf.SEED_BYTES, last * dcf.SEED_BYTES)
-        corrections, instances = keys.corrections[first * each : last * each], np.array([*here, *here], dtype=np.int64)
+        corrections = keys.corrections[first * each : last * each]
+        instances = np.array([*here, *here], dtype=np.int64)
         values = dcf.evaluate(side.index, keys.seeds[own], corrections, instances - first, points, keys.bits)
         found[part] = values[: len(shown)] ^ values[len(shown) :]
     return found

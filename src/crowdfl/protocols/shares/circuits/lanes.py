@@ -104,7 +104,8 @@ def with_reference(
     own = _own_part(side, from_words(shown, widths.R), dealt.lanes[lanes.slots[-1:]][0, lanes.places])
     found: list[int] = []
     for part in lanes.parts():
-        public, hidden = dots(part.shown, own, widths.R), dots(_masks(dealt, part), shown, widths.R)
+        public = dots(part.shown, own, widths.R)
+        hidden = dots(_masks(dealt, part), shown, widths.R)
         both = _summed(masks.products[part.slots], part)
         found += [(p - h + b) % (1 << widths.R) for p, h, b in zip(public, hidden, both, strict=True)]
     return found
@@ -161,7 +162,8 @@ def _own_part(side: Side, shown: Bytes, mask: Bytes) -> Bytes:
 def _sum_square(side: Side, sums: SumMasks, widths: SharesWidths, lanes: OpenLanes, shown: Bytes) -> int:
     mask = sums.mask[lanes.places]
     own = dots(shown, shown, widths.R)[0] if side.index == SP else 0
-    crossed, both = dots(shown, mask, widths.R)[0], _summed(sums.square[np.newaxis], lanes)[0]
+    crossed = dots(shown, mask, widths.R)[0]
+    both = _summed(sums.square[np.newaxis], lanes)[0]
     return (own - 2 * crossed + both) % (1 << widths.R)
 
 
@@ -185,13 +187,16 @@ class LaneMaker:
 
     def __init__(self, shape: SharesShape, coins: bytes) -> None:
         widths = shape.widths
-        self._ring, self._sketch = shape.ring, Sketch(coins, widths.parameters, widths.rows, widths.buckets)
+        self._ring = shape.ring
+        self._sketch = Sketch(coins, widths.parameters, widths.rows, widths.buckets)
         self._block = max(1, min(_BLOCK, _BLOCK_BYTES // (8 * widths.parameters)))
         self._lanes = widths.lanes
 
     def lanes(self, shares: Iterable[bytes], count: int) -> Words:
         """[uploads, lanes] of so many, modulo 2^k."""
-        lanes, start, rest = np.empty((count, self._lanes), dtype=np.uint64), 0, iter(shares)
+        lanes = np.empty((count, self._lanes), dtype=np.uint64)
+        start = 0
+        rest = iter(shares)
         while group := list(islice(rest, self._block)):
             block = np.empty((len(group), self._sketch.parameters), dtype=np.uint64)
             for row, share in zip(block, group, strict=True):

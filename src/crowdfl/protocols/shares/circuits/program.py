@@ -117,5 +117,6 @@ class CspRun(Generic[_Result]):
             self._side.hear(message)
             return next(self._half)
         except StopIteration as end:
-            self.result, self.is_over = end.value, True
+            self.result = end.value
+            self.is_over = True
         return self._side.last

@@ -24,7 +24,7 @@ from typing import Protocol
 import gmpy2
 from gmpy2 import mpz
 
-from crowdfl.crypto.randomness import Coins, log_uniform
+from crowdfl.crypto.coins import Coins, log_uniform
 from crowdfl.errors import LengthMismatch, WidthBudgetExceeded
 from crowdfl.protocols.party import View
 from crowdfl.protocols.shares.circuits.program import CspSide, Half, Side, SpSide
@@ -127,7 +127,8 @@ class DealtReciprocals:
 
 def deal(cards: Cards, widths: ReciprocalWidths, count: int) -> DealtReciprocals:
     bits = widths.modulus
-    a, b = cards.private_sp(count, bits), cards.private_csp(count, widths.b_bits)
+    a = cards.private_sp(count, bits)
+    b = cards.private_csp(count, widths.b_bits)
     b2 = cards.private_csp(count, bits)
     ab = cards.derived(count, bits, lambda: _products(a, b, bits))
     return DealtReciprocals(a, b, b2, ab, cards.derived(count, bits, lambda: _products(a, b2, bits)))
@@ -144,7 +145,8 @@ def draw_mask(coins: Coins, lo: int, hi: int) -> mpz:
     Logarithm and sine are MPFR's, which are correctly rounded: an SP that moves to another machine in a round draws the same m.
     """
     with gmpy2.context(precision=_PRECISION):
-        turn, coin = gmpy2.const_pi() / (hi - lo), mpz(1) << _COIN
+        turn = gmpy2.const_pi() / (hi - lo)
+        coin = mpz(1) << _COIN
         while True:
             m = log_uniform(coins, lo, hi)
             height = gmpy2.sin((gmpy2.log2(m) - lo) * turn)
@@ -175,7 +177,8 @@ class SpDivider:
         self, purpose: str, widths: ReciprocalWidths, dealt: DealtReciprocals, y: Sequence[int]
     ) -> Half[list[int]]:
         _require_dealt(y, dealt.ab)
-        coins, bits = self.coins.child(purpose), widths.modulus
+        coins = self.coins.child(purpose)
+        bits = widths.modulus
         m = [draw_mask(coins, widths.lo, widths.hi) for _ in y]
         s = [coins.below(mask >> widths.g) for mask in m]
         e = [mask - a for mask, a in zip(m, dealt.a.share, strict=False)]
@@ -216,7 +219,8 @@ class CspDivider:
 
 def _inverse(masked: int, widths: ReciprocalWidths) -> int:
     """floor(2^P / y'), or 0 where no honest SP sends this y'; the answer hides which."""
-    least, end = 1 << (widths.lo + widths.low - 1), 1 << (widths.hi + widths.high)
+    least = 1 << (widths.lo + widths.low - 1)
+    end = 1 << (widths.hi + widths.high)
     quotient = int((mpz(1) << widths.P) // max(masked, least))
     return quotient if least <= masked < end else 0
 

@@ -91,7 +91,8 @@ def plus(shares: Sequence[int], others: Sequence[int]) -> list[int]:
 
 def pack(numbers: Sequence[int], bits: int) -> bytes:
     """Numbers, reduced modulo 2^bits."""
-    mask, size = (1 << bits) - 1, bits // 8
+    mask = (1 << bits) - 1
+    size = bits // 8
     return b"".join((number & mask).to_bytes(size, "little") for number in numbers)
 
 

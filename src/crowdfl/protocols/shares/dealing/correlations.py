@@ -15,8 +15,9 @@ from typing import Protocol
 
 import numpy as np
 
+from crowdfl.crypto.shares.expansion import Stream
 from crowdfl.crypto.shares.limbs import Bytes, add_rows, subtract_rows
-from crowdfl.crypto.shares.ring import Long, Stream, Wire
+from crowdfl.crypto.shares.ring import Long, Wire
 from crowdfl.errors import DealtMaterialDamaged
 from crowdfl.protocols.shares.circuits.scalars import flips_bytes, pack, unpack, unpack_flips
 
@@ -67,7 +68,8 @@ class Masks:
         places = np.arange(self.slots)[chosen]
         if not len(places):
             return np.empty((0, self.lanes, self.size), dtype=np.uint8)
-        first, last = int(places.min()), int(places.max()) + 1
+        first = int(places.min())
+        last = int(places.max()) + 1
         rows = self.make(first * self.lanes, last * self.lanes).reshape(-1, self.lanes, self.size)
         return rows if len(places) == len(rows) else rows[places - first]
 
@@ -213,7 +215,8 @@ class CspCards(_ServerCards):
     private_sp, private_csp = _ServerCards._nothing, _ServerCards.uniform
 
     def masks(self, slots: int, lanes: int, narrow: int, bits: int) -> Masks:
-        low, high = self._own.later(slots * lanes, narrow), self._derived.later(slots * lanes, bits - narrow)
+        low = self._own.later(slots * lanes, narrow)
+        high = self._derived.later(slots * lanes, bits - narrow)
         return Masks(slots, lanes, bits // 8, lambda first, last: np.hstack((low(first, last), high(first, last))))
 
     def seeds(self, count: int, size: int) -> tuple[bytes, bytes]:
@@ -254,12 +257,15 @@ class KgcCards:
 
     def masks(self, slots: int, lanes: int, narrow: int, bits: int) -> Masks:
         """The last bits of both shares are the servers' own; CSP's first ones make the sum come out below 2^narrow."""
-        sp, csp, size = self._sp.later(slots * lanes, bits), self._csp.later(slots * lanes, narrow), bits // 8
+        sp = self._sp.later(slots * lanes, bits)
+        csp = self._csp.later(slots * lanes, narrow)
+        size = bits // 8
 
         @lru_cache(maxsize=1)  # those of a few people are asked for twice
         def drawn(first: int, last: int) -> tuple[Bytes, Bytes]:
             """SP's shares, and the values."""
-            theirs, rows = sp(first, last), np.zeros((last - first, size), dtype=np.uint8)
+            theirs = sp(first, last)
+            rows = np.zeros((last - first, size), dtype=np.uint8)
             rows[:, : narrow // 8] = add_rows(np.ascontiguousarray(theirs[:, : narrow // 8]), csp(first, last))
             return theirs, rows
 

@@ -87,6 +87,7 @@ def deal_keys(ring_bits: int) -> Dealing:
         requester=SharesReaderBundle(*public, requester.private, ring_bits).to_bytes(),
         participant=SharesReaderBundle(*public, participants.private, ring_bits).to_bytes(),
         source=seeds[0] + seeds[1],
+        csp_key=signing.public,
     )
 
 

@@ -15,11 +15,13 @@ from functools import lru_cache
 
 import numpy as np
 
+from crowdfl.crypto.shares.expansion import Stream, expand
 from crowdfl.crypto.shares.limbs import Bytes, block_dots
-from crowdfl.crypto.shares.ring import Long, Stream, Words, expand
+from crowdfl.crypto.shares.ring import Long, Words
 from crowdfl.errors import DealtMaterialDamaged, RewardsOff
+from crowdfl.protocols.common.binding import bind
 from crowdfl.protocols.shares import reference, rules
-from crowdfl.protocols.shares.chain import ROUND_BYTES, bind
+from crowdfl.protocols.shares.chain import ROUND_BYTES
 from crowdfl.protocols.shares.circuits import compare
 from crowdfl.protocols.shares.circuits.compare import Comparison, GatedComparison
 from crowdfl.protocols.shares.dealing.correlations import (
@@ -125,7 +127,8 @@ def _deal_sums(cards: Cards, widths: SharesWidths, lanes: Masks) -> SumMasks:
 
 def _products(cards: Cards, widths: SharesWidths, left: Masks, right: Callable[[], Bytes] | None = None) -> Bytes:
     """Inner products of masks block by block, with themselves or with one other; all but the sum's are narrow."""
-    sizes, size = _sizes(widths), widths.R // 8
+    sizes = _sizes(widths)
+    size = widths.R // 8
 
     def made() -> Iterator[Bytes]:
         other = None if right is None else right()
@@ -188,7 +191,8 @@ def file_bytes(shape: SharesShape) -> Mapping[str, int]:
 
 def received(shape: SharesShape, seed: bytes, role: str, number: int, file: Long) -> DealtRound:
     """A server: its part of a round's correlations, from its seed and its file."""
-    body, tag = Part(file, 0, max(0, len(file) - TAG_BYTES)), _tag(shape, seed, role, number)
+    body = Part(file, 0, max(0, len(file) - TAG_BYTES))
+    tag = _tag(shape, seed, role, number)
     for start in range(0, len(body), _PIECE_BYTES):
         tag.update(body[start : start + _PIECE_BYTES])
     if not hmac.compare_digest(bytes(file[len(body) :]), tag.digest()):

@@ -15,8 +15,9 @@ import numpy as np
 
 from crowdfl.crypto.randomness import SEED_BYTES, secret_bytes
 from crowdfl.crypto.sealing import ReaderKey, SigningKey, seal_to, verify
+from crowdfl.crypto.shares.expansion import expand
 from crowdfl.crypto.shares.noise import discrete_gaussian
-from crowdfl.crypto.shares.ring import RunningSum, expand
+from crowdfl.crypto.shares.ring import RunningSum
 from crowdfl.errors import (
     ChainBroken,
     LengthMismatch,
@@ -27,13 +28,13 @@ from crowdfl.errors import (
     SeedReused,
     TooFewParticipants,
 )
+from crowdfl.protocols.common.binding import bind
 from crowdfl.protocols.common.steps import require_fields
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.shares.chain import (
     Integers,
     ModelChain,
     RoundPlace,
-    bind,
     next_base,
     next_secret,
     rounded_quotient,
@@ -276,7 +277,8 @@ def publish_sum(
     record = parse_record(reply.record, shape, csp_key)
     if len(record.masks) != len(_SERVERS):
         raise LengthMismatch(f"CSP's record of round {place.number} has {len(record.masks)} hashes of seeds")
-    opened, seals = _opened(shape, offer, reply.sums, reply.total), tuple(map(sha256, reply.seals))
+    opened = _opened(shape, offer, reply.sums, reply.total)
+    seals = tuple(map(sha256, reply.seals))
     if (record.task, record.number, record.base) != (place.task, place.number, place.base):
         raise RolledBack(f"CSP's record of round {place.number} is of another round or model: the task cannot go on")
     if replace(record, signature=b"") != _record(place, members, opened, offer, record.masks[1], seals):
@@ -325,7 +327,8 @@ class AverageReader:
             raise NothingToAverage(
                 "the total of the samples is not one of honest participants: an upload was out of bounds, or a server cheats"
             )
-        change, secret = rounded_quotient(sums, total), next_secret(chain.secret, masks)
+        change = rounded_quotient(sums, total)
+        secret = next_secret(chain.secret, masks)
         base = next_base(chain.base, record.statement)
         following = chain.after(number, base, secret, change, self._shape.step)
         return OpenedAverage(
@@ -376,9 +379,11 @@ class AverageReader:
         return t
 
     def _unmasked(self, message: SharesPublication, masks: Sequence[bytes], place: RoundPlace) -> tuple[Integers, int]:
-        ring, total = self._shape.ring, int.from_bytes(message.total, "little")
+        ring = self._shape.ring
+        total = int.from_bytes(message.total, "little")
         sums = ring.eights(message.sums)
         for t in masks:
             mask, hidden = mask_of(t, place, self._shape)
-            sums, total = sums - ring.eights(mask), total - hidden
+            sums = sums - ring.eights(mask)
+            total = total - hidden
         return ring.signed(sums), total % self._shape.count_modulus

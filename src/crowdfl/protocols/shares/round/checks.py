@@ -102,7 +102,8 @@ def check_program(
     side.course.opened(lanes.kept, is_usable=is_usable)
     if not is_usable:
         return (yield from _unusable(side, lanes, attach))
-    lengths, products = squares(side, dealt, widths, lanes), list[int]()
+    lengths = squares(side, dealt, widths, lanes)
+    products = list[int]()
     if isinstance(dealt.checks, ReferenceMasks):
         products = with_reference(side, dealt, dealt.checks, widths, lanes)
         short = _short(widths, lanes, lengths, [int(side.index == SP)] * len(lengths))
@@ -122,13 +123,16 @@ def _open(
     side: _Side, dealt: DealtLanes, widths: SharesWidths, inputs: CheckInputs
 ) -> Half[tuple[OpenLanes, _Samples | None]]:
     """The lanes, and the numbers of samples."""
-    slots, ring = inputs.slots, Ring(widths.k)
+    slots = inputs.slots
+    ring = Ring(widths.k)
     mine = covered(side, dealt, widths, slots, inputs.lanes)
     counts = _CoveredSamples.of(side, dealt.checks, widths, inputs) if isinstance(dealt.checks, DealtCounts) else None
     message = ring.encode(mine.reshape(-1)) + (b"" if counts is None else counts.packed())
-    reply, length = (yield from side.swap(message)), mine.size * ring.bytes
+    reply = yield from side.swap(message)
+    length = mine.size * ring.bytes
     del message  # as long as the lanes: rounds of a thousand are large enough
-    theirs, rest = ring.eights(memoryview(reply)[:length]).reshape(mine.shape), reply[length:]
+    theirs = ring.eights(memoryview(reply)[:length]).reshape(mine.shape)
+    rest = reply[length:]
     del reply
     samples = None if counts is None else counts.opened(side, widths, slots, Pieces(rest))
     return opened(widths, slots, mine, theirs), samples
@@ -207,7 +211,8 @@ def _show(
     bound = yield from side.swap(_commitment(side.index, inputs.context, mine))
     if isinstance(side, SpSide):
         answer = yield from side.swap(mine)
-        theirs, attached = answer[: len(mine)], answer[len(mine) :]
+        theirs = answer[: len(mine)]
+        attached = answer[len(mine) :]
         if not hmac.compare_digest(bound, _commitment(CSP, inputs.context, theirs)):
             raise RoundEnded("what CSP showed is not what it had committed to: the round is void")
         return _verdict(side, inputs, bits, theirs, products), attached

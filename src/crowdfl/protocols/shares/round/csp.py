@@ -13,23 +13,27 @@ from itertools import islice
 from crowdfl.crypto.compute import Backend, default_backend, run_work
 from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
-from crowdfl.crypto.shares.ring import Long, expand
+from crowdfl.crypto.shares.expansion import expand
+from crowdfl.crypto.shares.ring import Long
 from crowdfl.errors import (
     BackendUnavailable,
+    BadSignature,
     Cancelled,
     DealtMaterialDamaged,
     FormatError,
     OutOfTurn,
     ProtocolError,
     RoundsExhausted,
+    SealBroken,
 )
 from crowdfl.protocols import claims
+from crowdfl.protocols.common.binding import bind
 from crowdfl.protocols.common.paid import Roster
-from crowdfl.protocols.messages import Message
+from crowdfl.protocols.messages import Message, RoundRequest
 from crowdfl.protocols.party import Party, View
 from crowdfl.protocols.profile import Identity
 from crowdfl.protocols.records import Look, Outcome
-from crowdfl.protocols.shares.chain import HASH_BYTES, RoundPlace, bind, next_base, sha256
+from crowdfl.protocols.shares.chain import HASH_BYTES, RoundPlace, next_base, sha256
 from crowdfl.protocols.shares.circuits.lanes import coins
 from crowdfl.protocols.shares.circuits.program import CspRun, CspSide, Half
 from crowdfl.protocols.shares.circuits.reciprocal import CspDivider
@@ -44,10 +48,12 @@ from crowdfl.protocols.shares.round.average import (
     ShareSums,
     SumOffer,
     open_sum,
+    parse_record,
     sum_facts,
 )
 from crowdfl.protocols.shares.round.checks import CheckInputs, CheckVerdict, check_program
 from crowdfl.protocols.shares.round.csp_records import CspRecords, KeptRound, Phase, over, spent_rounds
+from crowdfl.protocols.shares.round.ends import EndRequest, RoundEnd
 from crowdfl.protocols.shares.round.manifest import (
     AcceptedSet,
     ManifestReply,
@@ -117,7 +123,8 @@ class _CspCohort:
     def __init__(self, shape: SharesShape, manifest: RoundManifest, keys: CspKeys, inputs: CspInputs) -> None:
         self._shape, self.manifest, self._keys, self._inputs = shape, manifest, keys, inputs
         self._seeds = open_seals(manifest, keys.sealing, inputs.closed)
-        self._quorum, self.place = quorum_in(manifest, shape), manifest.place
+        self._quorum = quorum_in(manifest, shape)
+        self.place = manifest.place
         listed = [*manifest.names, *([REQUESTER_NAME] if manifest.reference else ())]
         self._broken = tuple(who for who in listed if who not in self._seeds)
         self._reference = self._seeds.pop(REQUESTER_NAME, b"")
@@ -132,7 +139,8 @@ class _CspCohort:
 
     def begin(self) -> CspAnswer:
         """The answer to the manifest."""
-        members, is_checked = self.members, self._shape.widths.is_checked
+        members = self.members
+        is_checked = self._shape.widths.is_checked
         word = sign_verdict(self.manifest, members, self._keys.signing) if members.void else b""
         verdict = None if is_checked and not members.void else verdict_on(self.manifest, members)
         return CspAnswer(ManifestReply(self._nonce, self._broken, word).to_bytes(), verdict)
@@ -149,7 +157,8 @@ class _CspCohort:
     def _program(self, side: CspSide) -> Half[None]:
         if not self._shape.widths.is_checked:
             return
-        dealt, inputs = self._inputs.dealt(self.manifest.cohort), self._check_inputs()
+        dealt = self._inputs.dealt(self.manifest.cohort)
+        inputs = self._check_inputs()
         checked = yield from check_program(side, dealt.lanes, self._shape.widths, inputs, self._attached)
         if checked.verdict.void is None and self._shape.is_reward_hidden:
             divider = CspDivider(side, self._inputs.view)
@@ -255,7 +264,8 @@ class CspRound:
 
     def _opened(self, offer: SumOffer) -> CspAnswer:
         """The one sum of the round."""
-        answer, members = CspAnswer(), self.tally.members
+        answer = CspAnswer()
+        members = self.tally.members
         if members.void:  # nothing is asked for after that was said
             raise ProtocolError(f"nothing of this round is opened: {members.void.words}")
         OFFER.require_message(offer, sum_facts(self._shape, self.place.number, members))
@@ -264,15 +274,18 @@ class CspRound:
         part = MaskedPart.drawn(members, self._shape, self.place, CSP, self._keys.audiences)
         reply = open_sum(self._shape, self.place, members, own, offer, part, self._keys.signing)
         rewards = tuple(self._sealed(answer, members, offer.commitments))
-        answer.record, answer.payload = reply.record, replace(reply, rewards=rewards).to_bytes()
+        answer.record = reply.record
+        answer.payload = replace(reply, rewards=rewards).to_bytes()
         return answer
 
     def _sealed(self, answer: CspAnswer, members: AcceptedSet, commitments: bytes) -> Iterator[bytes]:
         """Rewards, which are kept with the answer; none where they are not hidden."""
         shares = self.cohort.rewards
-        context, pieces = self._shape.spec.context(self.place.number), Pieces(commitments)
+        context = self._shape.spec.context(self.place.number)
+        pieces = Pieces(commitments)
         for who, share in zip(members.accepted, shares, strict=False):
-            commitment, own = pieces.take(HASH_BYTES), share.to_bytes(self._shape.reward_form.width, "big")
+            commitment = pieces.take(HASH_BYTES)
+            own = share.to_bytes(self._shape.reward_form.width, "big")
             answer.rewards[who] = claims.KeptReward(commitment, share)
             yield claims.seal_reward(self._keys.signing, self._inputs.reading[who], context, who, commitment, own)
 
@@ -285,10 +298,17 @@ class SharesCsp:
     """The computation server: answers the next step of a round, and claims, by its records."""
 
     def __init__(self, party: Party, shape: SharesShape, bundle: SharesCspBundle) -> None:
-        self.party, self.fingerprint, self._shape, self._keys = party, bundle.fingerprint, shape, CspKeys.of(bundle)
+        self.party = party
+        self.fingerprint = bundle.fingerprint
+        self._shape = shape
+        self._keys = CspKeys.of(bundle)
         self.roster = Roster()
         self._load: Callable[[int], Long] | None = None
         self._running: _Running | None = None
+
+    @property
+    def task_key(self) -> SigningKey:
+        return self._keys.signing
 
     def enrol(self, identity: Identity) -> None:
         self.roster.add(identity)
@@ -302,15 +322,15 @@ class SharesCsp:
     def answer(self, records: Look, request: bytes) -> Outcome:
         """What can be refused without any harm is raised, and changes nothing; whatever ends the round is an outcome."""
         kind = Message.kind_of(request)
-        if kind == claims.Claim.kind and self._shape.payment:
+        if claims.is_claim(request) and self._shape.payment:
             return self.party.send(self._claims().answer(records, request))
+        if kind == EndRequest.kind:
+            return self._ended(records, EndRequest.from_bytes(request, self._shape.limits()))
         if kind != StepRequest.kind:
             raise FormatError(f"CSP does not answer messages of kind {kind} in this task")
         message = StepRequest.from_bytes(request, self._shape.limits(self._shape.longest_payload))
-        number, rounds = message.round_number, self._shape.spec.settings.rounds
-        if not 1 <= number <= rounds:
-            raise RoundsExhausted(f"round {number} of {rounds}")
-        state = CspRecords(records, self._shape, number)
+        state = self._state(records, message)
+        number = state.number
         state.require_under_way()
         asked = sha256(request)
         if state.round is None and message.step != 1:
@@ -327,6 +347,20 @@ class SharesCsp:
         state.reserve(asked)
         return None
 
+    def _state(self, records: Look, message: RoundRequest) -> CspRecords:
+        number = message.round_number
+        rounds = self._shape.spec.settings.rounds
+        if not 1 <= number <= rounds:
+            raise RoundsExhausted(f"round {number} of {rounds}")
+        return CspRecords(records, self._shape, number)
+
+    def _ended(self, records: Look, message: EndRequest) -> bytes:
+        """What became of a round that SP has given up, signed: its end, or its record, if its sum was opened."""
+        kept = self._state(records, message).give_up()
+        if kept.record:
+            return self.party.send(RoundRecord.from_bytes(kept.record, self._shape.limits()))
+        return self.party.send(RoundEnd.from_bytes(kept.end, self._shape.limits()).sign(self._keys.signing))
+
     def reward(self, records: Look, round_number: int, who: str) -> claims.Earned | None:
         """What is kept of a participant's reward, of a round whose sum this CSP has opened."""
         payment = self._shape.payment
@@ -339,6 +373,26 @@ class SharesCsp:
         amount = equal_part(payment, RoundRecord.from_bytes(round_.record, self._shape.limits()), who)
         return None if amount is None else earned_openly(amount, payment)
 
+    def shown(
+        self, records: Look, round_number: int, who: str, commitment: bytes, signed: bytes
+    ) -> claims.Earned | None:
+        """By CSP's own signature, which stands though CSP was set back."""
+        del records
+        payment = self._shape.payment
+        own = self._keys.signing.public
+        try:
+            if self._shape.is_reward_hidden:
+                context = self._shape.spec.context(round_number)
+                masked = claims.signed_reward(signed, own, context, who, commitment, self._shape.reward_form)
+                return claims.Earned(masked, commitment, payment)
+            record = parse_record(signed, self._shape, own)
+        except (BadSignature, FormatError, SealBroken):
+            return None
+        if (record.task, record.number) != (self._shape.spec.name, round_number):
+            return None
+        amount = equal_part(payment, record, who)
+        return None if amount is None else earned_openly(amount, payment)
+
     def _require_in_order(self, state: CspRecords, manifest: RoundManifest) -> None:
         """Of the next cohort: what can be refused without any harm is refused before it has begun."""
         number = state.number
@@ -349,15 +403,19 @@ class SharesCsp:
         due = 1 if state.round is None else state.round.cohort + 1
         if manifest.cohort != due:
             raise OutOfTurn(f"a manifest of cohort {manifest.cohort} of round {number}, and cohort {due} comes next")
+        state.require_reference(manifest)
         running = self._running
         is_known = running is not None and state.round is not None and running.is_at(number, state.round.transcript)
         tally = running.run.tally if running is not None and is_known else state.tally(due)
         tally.require_new(manifest.names, manifest.cohorts)
+        self.roster.require_apart([*tally.names, *manifest.names])
 
     def _answered(
         self, state: CspRecords, message: StepRequest, asked: bytes, manifest: RoundManifest | None
     ) -> Outcome:
-        said, running, self._running = state.now.transcript, self._running, None
+        said = state.now.transcript
+        running = self._running
+        self._running = None
         try:
             run = running.run if running is not None and running.is_at(state.number, said) else self._again(state)
             if manifest is None:
@@ -393,7 +451,8 @@ class SharesCsp:
 
     def _again(self, state: CspRecords) -> CspRound:
         """The program of the cohort under way, with the payloads that were kept: the same answers."""
-        run, payloads = self._program(state), state.payloads()
+        run = self._program(state)
+        payloads = state.payloads()
         for manifest in islice(payloads, 1):
             run.begin(RoundManifest.from_bytes(manifest, self._shape.limits()))
         for payload in payloads:
@@ -423,9 +482,11 @@ class SharesCsp:
 
     def _keep(self, state: CspRecords, run: CspRound, answer: CspAnswer) -> None:
         """What stands or falls with the answer."""
-        cohort, bits = state.now.cohort, self._shape.widths.R
+        cohort = state.now.cohort
+        bits = self._shape.widths.R
         if answer.verdict is not None:
-            kept, verdict = state.cohort(cohort), answer.verdict.to_bytes()
+            kept = state.cohort(cohort)
+            verdict = answer.verdict.to_bytes()
             state.look.put(replace(kept, judged=answer.judged, verdict=verdict), state.number, part=cohort)
         if answer.products and not run.cohort.members.void:
             state.look.put(RunningSums.of(answer.products, bits), state.number, part=cohort)
@@ -445,8 +506,8 @@ class SharesCsp:
         state.open_sum(run.place, following, answer.record, run.tally.void_cohorts)
 
     def _claims(self) -> claims.ClaimsCsp:
-        task, form, limits = self._shape.spec.name, self._shape.reward_form, self._shape.limits()
-        return claims.ClaimsCsp(task, self, form, limits, self._keys.signing, self.roster.signing)
+        form = self._shape.reward_form
+        return claims.ClaimsCsp(self._shape.spec, form, self._keys.signing, self.roster.signing, self)
 
 
 @dataclass(frozen=True, repr=False)

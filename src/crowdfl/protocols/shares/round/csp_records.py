@@ -9,13 +9,15 @@ from dataclasses import replace
 from enum import StrEnum
 
 from crowdfl.crypto.randomness import SEED_BYTES
-from crowdfl.errors import BaseSpent, OutOfTurn, RoundEnded, WrongBase
+from crowdfl.errors import BaseSpent, OutOfTurn, ProtocolError, RoundEnded, WrongBase
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.records import Look
 from crowdfl.protocols.shares.chain import RoundPlace, first_base
 from crowdfl.protocols.shares.reference import RunningSums
+from crowdfl.protocols.shares.round.ends import RoundEnd
 from crowdfl.protocols.shares.round.manifest import RoundManifest, RoundTally, RoundVerdict, StepRequest, Transcript
 from crowdfl.protocols.shares.shape import SharesShape
+from crowdfl.reasons import Reason
 
 MOST_UNSHOWN = 3
 """Rounds that took an upload of a participant's and that no record shows: after so many it takes no further part."""
@@ -28,16 +30,15 @@ class Phase(StrEnum):
     OPENED = "opened"  # its sum was
     VOID = "void"  # nothing was opened, as CSP's signed word says
     ENDED = "ended"  # something was not as honest parties compute it
-    PASSED = "passed"  # a later round has begun
+    PASSED = "passed"  # a later round has begun, or SP has given it up
 
 
 _OVER = {
     Phase.OPENED: "CSP has opened the sum of round {}: there is no further step",
     Phase.VOID: "round {} was given up: nothing was opened for it, and nothing will be",
     Phase.ENDED: "CSP has ended round {}: what was computed is not what honest parties compute. The round is void",
-    Phase.PASSED: "a later round has begun: round {} is over",
+    Phase.PASSED: "a later round has begun, or this one was given up: round {} is over",
 }
-_RESTORED = "CSP was restored from a backup and may have answered round {} before. The round is void"
 
 
 def over(number: int, phase: Phase) -> RoundEnded:
@@ -89,6 +90,8 @@ class KeptRound(Message, kind=81, repr=False):
     heard: tuple[str, ...]  # the files with SP's payloads of its steps so far
     sums: str  # the file with CSP's sums over the cohorts before it; empty: there are none
     record: bytes  # CSP's signed one, of a round whose sum was opened
+    end: bytes  # what CSP says of a round that is over without one, a `RoundEnd`
+    reference: bytes = b""  # the hash of the one that everyone is compared with, in all cohorts; empty: there is none
 
     @property
     def transcript(self) -> Transcript:
@@ -124,8 +127,6 @@ class CspRecords:
         return self.round
 
     def require_under_way(self) -> None:
-        if self.look.restored:
-            raise RoundEnded(_RESTORED.format(self.number))
         if self.round is not None and self.round.is_over:
             raise over(self.number, Phase(self.round.phase))
         if self.number < self.task.latest:
@@ -168,24 +169,47 @@ class CspRecords:
 
     def alignments(self, number: int = 0, cohort: int = 0) -> dict[str, int]:
         """Shares of sums of products with references: as the last record left them, or those of a cohort."""
-        kept, most = self.look.get(RunningSums, number, part=cohort), self._shape.spec.settings.max_participants
+        kept = self.look.get(RunningSums, number, part=cohort)
+        most = self._shape.spec.settings.most_devices
         return {} if kept is None else RunningSums.read(kept.to_bytes(), self._shape.widths.R, most)
 
     # What a request changes.
 
     def begin(self, manifest: RoundManifest) -> None:
         """A first manifest that is in order ends the round before it, if that is not through."""
+        self._come()
+        start = Transcript.start(manifest.place)
+        seed = self.look.fresh(SEED_BYTES)
+        self.round = KeptRound(
+            Phase.UNDER_WAY, seed, start.step, start.digest, b"", 0, manifest.cohorts, 1, (), "", b"", b""
+        )
+        self.round = replace(self.round, reference=manifest.reference_digest)
+
+    def _come(self) -> None:
+        """To this round: the one before it is over."""
         before = self.look.get(KeptRound, self.task.latest) if self.task.latest else None
-        if before is not None and not before.is_over:
+        if self.number > self.task.latest and before is not None and not before.is_over:
             earlier = CspRecords(self.look, self._shape, self.task.latest)
             earlier.finish(Phase.PASSED)
             self.task = earlier.task
-        self.task = replace(self.task, latest=manifest.number)
+        self.task = replace(self.task, latest=max(self.task.latest, self.number))
         self.look.put(self.task)
-        start, seed = Transcript.start(manifest.place), self.look.fresh(SEED_BYTES)
-        self.round = KeptRound(
-            Phase.UNDER_WAY, seed, start.step, start.digest, b"", 0, manifest.cohorts, 1, (), "", b""
-        )
+
+    def give_up(self) -> KeptRound:
+        """As SP says: no step of this round is answered from now on, and none can begin it."""
+        if self.round is None:
+            self._come()
+            end = RoundEnd.of(self._shape.spec.name, self.number, (), {}).to_bytes()
+            self.round = KeptRound(Phase.PASSED, b"", 0, b"", b"", 0, 0, 1, (), "", b"", end)
+            self.look.put(self.round, self.number)
+        elif not self.round.is_over:
+            self.finish(Phase.PASSED)
+        return self.now
+
+    def require_reference(self, manifest: RoundManifest) -> None:
+        """One for a round: another in each cohort would ask everyone a question of its own."""
+        if self.round is not None and manifest.reference_digest != self.round.reference:
+            raise ProtocolError(f"round {self.number} has another reference: all cohorts are compared with one")
 
     def reserve(self, asked: bytes) -> None:
         """The next step is this request's, whatever becomes of it."""
@@ -212,13 +236,21 @@ class CspRecords:
     def finish(self, phase: Phase, record: bytes = b"", unshown: Collection[int] | None = None) -> None:
         """The round is over. Whoever was judged in a cohort of which no phone sees a record is counted; all else is erased."""
         now = self.now
+        shown: list[str] = []
+        rejected: dict[str, Reason] = {}
         for cohort in range(1, now.cohort + 1):
+            kept = self.cohort(cohort)
+            shown += kept.judged
+            if kept.verdict:
+                verdict = RoundVerdict.from_bytes(kept.verdict, self._shape.limits())
+                rejected |= zip(verdict.rejected, verdict.reasons, strict=True)
             if unshown is None or cohort in unshown:
-                self.task = self.task.counting(self.cohort(cohort).judged)
+                self.task = self.task.counting(kept.judged)
             self.look.erase(KeptCohort, self.number, part=cohort)
             self.look.erase(RunningSums, self.number, part=cohort)
         self.look.files.clear()  # nobody reads SP's payload of this step again
-        self.round = replace(now, phase=phase, seed=b"", asked=b"", heard=(), sums="", record=record)
+        end = b"" if record else RoundEnd.of(self._shape.spec.name, self.number, shown, rejected).to_bytes()
+        self.round = replace(now, phase=phase, seed=b"", asked=b"", heard=(), sums="", record=record, end=end)
         self.look.put(self.round, self.number)
         self.look.put(self.task)
 

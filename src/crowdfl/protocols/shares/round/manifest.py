@@ -5,20 +5,14 @@ come from its hash and from a nonce that CSP draws afterwards. CSP takes one man
 of a few thousand people is one cohort. A void cohort is left out alone, and one sum is opened for all the others.
 """
 
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from crowdfl.crypto.compute import Backend, Read, Work, run_work
+from crowdfl.crypto.compute import Backend
 from crowdfl.crypto.sealing import ReaderKey, SigningKey, verify
-from crowdfl.errors import (
-    AlreadyCounted,
-    BadSignature,
-    FormatError,
-    ProtocolError,
-    SealBroken,
-    TooFewParticipants,
-)
+from crowdfl.errors import AlreadyCounted, FormatError, ProtocolError, SealBroken
+from crowdfl.protocols.common.manifest import require_listed, require_signed
 from crowdfl.protocols.exchange import Reply
 from crowdfl.protocols.messages import Limits, Message, RoundRequest
 from crowdfl.protocols.party import Party
@@ -30,8 +24,6 @@ from crowdfl.protocols.shares.round.steps import MANIFEST, SEALED_BYTES, CohortC
 from crowdfl.protocols.shares.round.upload import UploadBody, open_seed, upload_statement
 from crowdfl.protocols.shares.shape import Quorum, SharesShape
 from crowdfl.reasons import Reason
-
-_SIGNATURE_WEIGHT = 1 << 16  # to check one takes as long as to go over so many bytes
 
 
 class RoundManifest(Message, kind=54):
@@ -56,6 +48,10 @@ class RoundManifest(Message, kind=54):
     @property
     def digest(self) -> bytes:
         return sha256(b"crowdfl manifest 1" + self.to_bytes())
+
+    @property
+    def reference_digest(self) -> bytes:
+        return sha256(self.reference) if self.reference else b""
 
 
 class ManifestReply(Message, kind=55):
@@ -131,23 +127,16 @@ def quorum_in(manifest: RoundManifest, shape: SharesShape) -> Quorum:
 
 def check_manifest(manifest: RoundManifest, shape: SharesShape, keys: Mapping[str, bytes], backend: Backend) -> None:
     """CSP, before it does anything: everyone is certified, has signed this very upload, and there are enough."""
-    settings, names = shape.spec.settings, manifest.names
+    settings = shape.spec.settings
+    names = manifest.names
     if manifest.task != shape.spec.name:
         raise ProtocolError("this manifest is of another task")
     MANIFEST.require_message(manifest, Facts(shape, listed=len(names)))
-    if list(names) != sorted(set(names)):
-        raise ProtocolError("the names of a manifest are not in order, or one stands there twice")
     if not 1 <= manifest.cohort <= manifest.cohorts <= settings.most_cohorts:
         raise ProtocolError(
             f"cohort {manifest.cohort} of {manifest.cohorts}; at most {settings.most_cohorts} are dealt for"
         )
-    least, most = least_in(manifest, shape), shape.widths.cohort
-    if not least <= len(names) <= most:
-        expected = f"expected {least} to {most}"
-        raise TooFewParticipants(f"a manifest of {len(names)} participants; {expected}")
-    strangers = [who for who in names if who not in keys]
-    if strangers:
-        raise ProtocolError(f"no certified keys of {', '.join(strangers)}")
+    require_listed(names, keys, least_in(manifest, shape), shape.widths.cohort)
     if manifest.payment != shape.payment:
         raise ProtocolError(f"a round of this task pays {shape.payment} millionths, not {manifest.payment}")
     signers = [keys[who] for who in names]
@@ -155,33 +144,9 @@ def check_manifest(manifest: RoundManifest, shape: SharesShape, keys: Mapping[st
     if settings.reference:
         entry = ManifestEntry(manifest.reference)
         rows.append((shape.spec.requester, REQUESTER_NAME, entry.digest, entry.sealed, entry.signature))
-    run_work(backend, SignedEntries(rows, manifest.place))
-
-
-@dataclass(frozen=True)
-class SignedEntries(Work[tuple[bytes, str, bytes, bytes, bytes], None]):
-    """Whether everyone has signed, by this key, what a manifest says of its upload."""
-
-    place: RoundPlace
-
-    def weight(self) -> int:
-        return _SIGNATURE_WEIGHT * len(self.rows)
-
-    def run(self, read: Read) -> None:
-        del read
-        for row in self.rows:
-            _check_entry(self.place, *row)
-
-    def merged(self, found: Iterable[None]) -> None:
-        for _ in found:
-            pass
-
-
-def _check_entry(place: RoundPlace, key: bytes, who: str, digest: bytes, sealed: bytes, signature: bytes) -> None:
-    try:
-        verify(key, upload_statement(place, who, digest, sealed), signature)
-    except BadSignature:
-        raise BadSignature(f"{who} has not signed what the manifest says of its upload") from None
+    place = manifest.place
+    entries = [(key, who, upload_statement(place, who, digest, sealed), by) for key, who, digest, sealed, by in rows]
+    require_signed(entries, backend)
 
 
 def open_seals(manifest: RoundManifest, sealing: ReaderKey, closed: Collection[str] = ()) -> dict[str, bytes]:
@@ -250,7 +215,8 @@ class RoundVerdict(Message, kind=56):
 
 
 def verdict_on(manifest: RoundManifest, members: AcceptedSet) -> RoundVerdict:
-    names, reasons = tuple(members.rejected), tuple(members.rejected.values())
+    names = tuple(members.rejected)
+    reasons = tuple(members.rejected.values())
     fields = (manifest.task, manifest.number, manifest.base, manifest.digest)
     return RoundVerdict(*fields, members.accepted, names, reasons, members.void, b"")
 
@@ -399,17 +365,15 @@ class SpConversation:
     def ask(self, payload: bytes, longest_answer: int) -> Generator[bytes, Reply, bytes]:
         """One exchange."""
         self.longest_answer = longest_answer
-        request = self._party.send(self._next(payload))
+        following = StepRequest(self._place.number, self._said.step + 1, self._said.digest, payload)
+        request = self._party.send(following)
         asked = sha256(request)
-        del payload  # may be long: nothing of it is held while CSP works
+        del payload, following  # may be long: nothing of it is held while CSP works
         reply = StepReply.opened(asked, (yield request)())
         if reply.word and self.heed is not None:
             self.heed(reply.word)
         self._said = self._said.after(asked, sha256(reply.payload))
         return reply.payload
-
-    def _next(self, payload: bytes) -> StepRequest:
-        return StepRequest(self._place.number, self._said.step + 1, self._said.digest, payload)
 
     def run(self, half: Half[_Result], course: CohortCourse) -> Generator[bytes, Reply, _Result]:
         """SP's half of a program to its end."""

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from crowdfl.crypto.sealing import commit
-from crowdfl.crypto.shares.ring import expand
+from crowdfl.crypto.shares.expansion import expand
 from crowdfl.errors import LengthMismatch
 from crowdfl.protocols.claims import Earned, RewardEnvelope
 from crowdfl.protocols.shares import rules
@@ -28,7 +28,7 @@ from crowdfl.protocols.shares.circuits.scalars import Masked, added, pack, unpac
 from crowdfl.protocols.shares.dealing.rounds import DealtLanes, DealtRound
 from crowdfl.protocols.shares.round.average import RoundRecord
 from crowdfl.protocols.shares.round.checks import Checked
-from crowdfl.protocols.shares.rule_widths import RoundScores
+from crowdfl.protocols.shares.round_scores import RoundScores
 from crowdfl.protocols.shares.shape import REWARD_MODULUS, SharesShape
 
 _SALT_BYTES = 32

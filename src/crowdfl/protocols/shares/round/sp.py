@@ -9,9 +9,11 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping, 
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from crowdfl.crypto.coins import Coins
 from crowdfl.crypto.compute import Read, run_work
-from crowdfl.crypto.randomness import SEED_BYTES, Coins, secret_bytes
-from crowdfl.crypto.shares.ring import Long, expand
+from crowdfl.crypto.randomness import SEED_BYTES, secret_bytes
+from crowdfl.crypto.shares.expansion import expand
+from crowdfl.crypto.shares.ring import Long
 from crowdfl.errors import (
     AlreadyCounted,
     BadSignature,
@@ -26,6 +28,7 @@ from crowdfl.errors import (
     TooFewParticipants,
     UnknownParticipant,
 )
+from crowdfl.protocols import claims
 from crowdfl.protocols.capabilities import NO_REFERENCE
 from crowdfl.protocols.common.paid import MaskSeed, PaidSp
 from crowdfl.protocols.exchange import Exchange, Reply, ReplyForm
@@ -42,6 +45,7 @@ from crowdfl.protocols.shares.reference import REQUESTER_NAME, RunningSums, adde
 from crowdfl.protocols.shares.round.average import (
     SP,
     MaskedPart,
+    RoundRecord,
     SharesPublication,
     ShareSum,
     ShareSums,
@@ -52,6 +56,7 @@ from crowdfl.protocols.shares.round.average import (
     sum_facts,
 )
 from crowdfl.protocols.shares.round.checks import CheckInputs, check_program
+from crowdfl.protocols.shares.round.ends import EndRequest, open_end
 from crowdfl.protocols.shares.round.manifest import (
     AcceptedSet,
     ManifestEntry,
@@ -67,7 +72,7 @@ from crowdfl.protocols.shares.round.manifest import (
     verdict_on,
 )
 from crowdfl.protocols.shares.round.rewards import RewardMasks, open_envelope, reward_shares
-from crowdfl.protocols.shares.round.steps import MANIFEST, OFFER, CohortCourse, Facts, longest_answer
+from crowdfl.protocols.shares.round.steps import MANIFEST, OFFER, CohortCourse, Facts, longest_answer, longest_end
 from crowdfl.protocols.shares.round.upload import UploadBody, parse_upload, require_signed, upload_bytes
 from crowdfl.protocols.shares.round.work import Findings, ShareWork, Stored
 from crowdfl.protocols.shares.shape import Quorum, SharesShape
@@ -117,8 +122,11 @@ class SharesSp(PaidSp):
     stages: Sequence[Stage] = ("average", "reward")  # they come together
 
     def __init__(self, party: Party, shape: SharesShape, bundle: SharesSpBundle) -> None:
-        super().__init__(shape.spec.name, bundle.csp_signing, shape.limits())
-        self.party, self.fingerprint, self._shape = party, bundle.fingerprint, shape
+        limits = claims.limits_of(shape.reward_form, shape.spec.settings.rounds)
+        super().__init__(shape.spec, bundle.csp_signing, limits)
+        self.party = party
+        self.fingerprint = bundle.fingerprint
+        self._shape = shape
         self._csp_key, self._seed, self._audiences = bundle.csp_signing, bundle.seed, bundle.audiences
         self._file: Callable[[int], Long] | None = None
         self._sent = SharesSpTask()
@@ -291,7 +299,8 @@ class SharesSp(PaidSp):
         if self._last is None:
             self.check()
             self._require_unspent()
-            self._tally, talk = RoundTally(self._shape), SpConversation(self.party, self._place)
+            self._tally = RoundTally(self._shape)
+            talk = SpConversation(self.party, self._place)
             reference = None if self._reference is None else ManifestEntry.of(self._reference)
             most = self._shape.widths.cohort
             if len(self._counted) > most and not self._drawn.cohorts:
@@ -317,7 +326,8 @@ class SharesSp(PaidSp):
             fresh = MaskSeed.bound_to(manifest.digest).to_bytes()
             self._drawn = replace(self._drawn, seeds=(*self._drawn.seeds, fresh))
         seed = MaskSeed.kept(self._drawn.seeds[manifest.cohort - 1], manifest.digest).seed
-        self._talk, facts = talk, Facts(self._shape, len(manifest.names))
+        self._talk = talk
+        facts = Facts(self._shape, len(manifest.names))
         talk.heed = partial(self._heed_failure, manifest)
         answer = yield from talk.ask(manifest.to_bytes(), longest_answer(MANIFEST, facts))
         reply = ManifestReply.from_bytes(answer, self._shape.limits())
@@ -357,10 +367,8 @@ class SharesSp(PaidSp):
 
     def _inputs(self, now: _SpCohort) -> CheckInputs:
         bodies = {who: slot for slot, who in enumerate(now.manifest.names) if who not in now.members.rejected}
-        own, sums = (
-            [] if self._reference is None else [Stored(REQUESTER_NAME, "", body=self._reference)],
-            self._sums_before(),
-        )
+        own = [] if self._reference is None else [Stored(REQUESTER_NAME, "", body=self._reference)]
+        sums = self._sums_before()
         found = self._work([*self._stored(bodies), *own], now.coins)
         return CheckInputs(
             slots=[*bodies.values(), *(self._shape.widths.cohort for _ in own)],
@@ -374,7 +382,8 @@ class SharesSp(PaidSp):
         )
 
     def _sums_before(self) -> dict[str, int]:
-        kept, people = None if self._before is None else self._before.sums, self._shape.spec.settings.max_participants
+        kept = None if self._before is None else self._before.sums
+        people = self._shape.spec.settings.most_devices
         return RunningSums.read(kept, self._shape.widths.R, people)
 
     def _own_sum(self, members: AcceptedSet) -> ShareSum:
@@ -405,7 +414,8 @@ class SharesSp(PaidSp):
         self._publication = publication.to_bytes()
         record = parse_record(publication.record, self._shape, self._csp_key)
         following = next_base(self._place.base, record.statement)
-        products, bits = self._products, self._shape.widths.R
+        products = self._products
+        bits = self._shape.widths.R
         sums = b"" if self._reference is None else added(self._sums_before(), products, bits).to_bytes()
         self._left = LeftOver(self.round_number, following, sums).to_bytes()
 
@@ -418,6 +428,18 @@ class SharesSp(PaidSp):
 
     def carry_over(self) -> bytes | None:
         return self._left
+
+    def ask_end(self, round_number: int) -> tuple[bytes, int]:
+        return self.party.send(EndRequest(round_number)), longest_end(self._shape)
+
+    def is_opened(self, reply: bytes, round_number: int) -> bool:
+        if Message.kind_of(reply) == RoundRecord.kind:
+            record = parse_record(reply, self._shape, self._csp_key)
+            if (record.task, record.number) != (self._shape.spec.name, round_number):
+                raise ProtocolError(f"CSP answers what became of round {round_number} with the record of another")
+            return True
+        open_end(reply, self._shape.spec.name, round_number, self._shape.limits(), self._csp_key)
+        return False
 
     def rejected(self) -> Mapping[str, Reason]:
         return self._tally.left_out

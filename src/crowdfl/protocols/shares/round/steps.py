@@ -6,18 +6,19 @@ the task and from what both servers know by then (`Facts`); neither asks the oth
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from crowdfl.crypto.randomness import SEED_BYTES
+from crowdfl.crypto.shares.ring import Ring
 from crowdfl.errors import OutOfTurn
+from crowdfl.protocols.claims import RewardForm
 from crowdfl.protocols.common.steps import Condition, FieldForm, Size, StepForm, in_bits, longest, message_size
 from crowdfl.protocols.messages import HEADER_BYTES, LENGTH_BYTES
+from crowdfl.protocols.profile import TaskSpec
 from crowdfl.protocols.shares.chain import HASH_BYTES, ROUND_BYTES
 from crowdfl.protocols.shares.reference import square_bits
-from crowdfl.protocols.shares.widths import SAMPLE_BITS
-
-if TYPE_CHECKING:
-    from crowdfl.protocols.shares.shape import SharesShape
+from crowdfl.protocols.shares.rule_widths import RuleWidths
+from crowdfl.protocols.shares.widths import SAMPLE_BITS, SharesWidths
 
 SIGNATURE_BYTES = 64
 SALT_BYTES = 32
@@ -29,11 +30,32 @@ SAMPLES_BYTES = SAMPLE_BITS // 8  # of a share of a number of samples, and of a 
 BITS = "who is within the bounds, to both servers"
 
 
+class SizedTask(Protocol):
+    """What of a task the sizes of its messages follow from."""
+
+    @property
+    def spec(self) -> TaskSpec: ...
+    @property
+    def widths(self) -> SharesWidths: ...
+    @property
+    def rule_widths(self) -> RuleWidths: ...
+    @property
+    def ring(self) -> Ring: ...
+    @property
+    def count_bytes(self) -> int: ...
+    @property
+    def is_reward_hidden(self) -> bool: ...
+    @property
+    def is_reward_computed(self) -> bool: ...
+    @property
+    def reward_form(self) -> RewardForm: ...
+
+
 @dataclass
 class Facts:
     """What sizes follow from: the task, and what both servers have found out about a cohort."""
 
-    shape: "SharesShape"
+    shape: SizedTask
     listed: int  # in the manifest
     opened: int = 0  # of those, whose seal opens
     kept: int | None = None  # lanes; None before they are opened
@@ -42,9 +64,10 @@ class Facts:
     audiences: int = 2
 
     @classmethod
-    def most(cls, shape: "SharesShape") -> "Facts":
+    def most(cls, shape: SizedTask) -> "Facts":
         """Of the largest round that a task can have."""
-        cohort, people = shape.widths.cohort, shape.spec.settings.most_in_round
+        cohort = shape.widths.cohort
+        people = shape.spec.settings.most_in_round
         return cls(shape, listed=cohort, opened=cohort, kept=shape.widths.lanes, accepted=people)
 
 
@@ -73,7 +96,7 @@ LANES = _number("lanes", "lanes of the sketch", lambda of: of.shape.widths.lanes
 SCALAR = _number("scalar", "bytes of a scalar, R / 8", lambda of: of.shape.widths.R // 8)
 SQUARE = _number("square", "bytes of a number modulo the ring of squares", lambda of: square_bits(of.shape.widths) // 8)
 PEOPLE = _number("people", "most that a round can have", lambda of: of.shape.spec.settings.most_in_round)
-ENROLLED = _number("enrolled", "most that a task can have", lambda of: of.shape.spec.settings.max_participants)
+ENROLLED = _number("enrolled", "most devices that a task can have", lambda of: of.shape.spec.settings.most_devices)
 LISTED = _number("listed", "names in the manifest", lambda of: of.listed)
 REFERENCE = _number("reference", "1 in a task with a reference, else 0", lambda of: int(of.shape.widths.has_reference))
 UPLOADS = _number(
@@ -143,6 +166,16 @@ RECORD = (
     _Field("signature", _SIGNATURE),
 )
 """CSP's word on the one sum of a base (kind 57)."""
+
+END = (
+    _Field("task", _TASK),
+    _Field("number", _NUMBER),
+    _list("shown", _NAME, PEOPLE.up_to()),
+    _list("rejected", _NAME, PEOPLE.up_to()),
+    _list("reasons", _CODE, PEOPLE.up_to()),
+    _Field("signature", _SIGNATURE),
+)
+"""CSP's word on a round that was given up (kind 69)."""
 
 SUM = (_Field("sums", PARAMETERS * RING), _Field("total", COUNT))
 _RECORD = _long("record", "record", RECORD)
@@ -359,7 +392,7 @@ STEPS: tuple[StepForm[Facts], ...] = (
 )
 """In the order of a round. From the manifest on, all but the last are those of one cohort, and come again for the next."""
 _STEP_MESSAGES = (MANIFEST.request, MANIFEST.reply, OFFER.request, OFFER.reply)
-MESSAGES = (*_STEP_MESSAGES, VERDICT, RECORD, PUBLICATION, ENVELOPE, UPLOAD, LEFT)
+MESSAGES = (*_STEP_MESSAGES, VERDICT, RECORD, END, PUBLICATION, ENVELOPE, UPLOAD, LEFT)
 """The fields of each message that holds no payload of a step."""
 
 
@@ -368,7 +401,7 @@ def steps_of(facts: Facts) -> list[StepForm[Facts]]:
     return [step for step in STEPS if step.when.holds(facts)]
 
 
-def shown_in(shape: "SharesShape") -> int:
+def shown_in(shape: SizedTask) -> int:
     """The exchange of a cohort in which bits are shown, from 1 on."""
     steps = steps_of(Facts.most(shape))
     return 1 + next((place for place, step in enumerate(steps) if step.shows == BITS), len(steps))
@@ -413,3 +446,9 @@ class CohortCourse:
 def longest_answer(step: StepForm[Facts], facts: Facts) -> int:
     """Of CSP's reply (kind 61) to a step: the answer, or its word that the round is void."""
     return HEADER_BYTES + 3 * LENGTH_BYTES + HASH_BYTES + step.longest_reply(facts) + longest(VERDICT, facts)
+
+
+def longest_end(shape: SizedTask) -> int:
+    """Of CSP's word on a round that was given up, or of the record that it has of it."""
+    most = Facts.most(shape)
+    return max(longest(END, most), longest(RECORD, most))

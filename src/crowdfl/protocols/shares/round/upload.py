@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from crowdfl.crypto.randomness import SEED_BYTES, secret_bytes
 from crowdfl.crypto.sealing import ReaderKey, SigningKey, seal_to, verify
-from crowdfl.crypto.shares.ring import expand
+from crowdfl.crypto.shares.expansion import expand
 from crowdfl.errors import (
     BadSignature,
     DocumentError,
@@ -108,6 +108,7 @@ class UpdateEncoder:
         self._shape = shape
         self.clipped = 0  # weights of the last update that were clipped
         self.scaled: float | None = None  # what the last update was scaled down by, to keep to the task's norm bound
+        self.length = 0.0  # of the last update after that, in the model's own units
 
     def encode(self, weights: npt.NDArray[np.float64], base: ModelChain, samples: int) -> Integers:
         settings, unit, has_counts = self._shape.spec.settings, self._shape.widths.unit, self._shape.widths.has_counts
@@ -134,6 +135,7 @@ class UpdateEncoder:
             norm = _long_norm(change)
         bound = self._shape.spec.settings.max_norm
         self.scaled = None if bound is None or norm <= bound else bound / norm
+        self.length = norm if bound is None else min(norm, bound)
         return change if self.scaled is None else change * self.scaled
 
 

@@ -100,7 +100,8 @@ class ShareWork(Work[Stored | Sown, Findings]):
             yield shares
 
     def merged(self, found: Iterable[Findings]) -> Findings:
-        whole, done = Findings(ShareSums(self.shape)), 0
+        whole = Findings(ShareSums(self.shape))
+        done = 0
         if self.coins:
             whole.lanes = np.empty((len(self.rows), self.shape.widths.lanes), dtype=np.uint64)
         for part in found:

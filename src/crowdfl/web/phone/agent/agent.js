@@ -4,8 +4,8 @@
 // may be closed at any moment: the next one goes on where it stopped. Of several tabs, one runs; another takes over from it.
 
 import { ClaimRefused, Forgotten, NotAuthenticated, NotReady, TaskNotRunning, TooLate, passes, wordsOf } from "../protocol/errors.js";
-import { total } from "./claiming.js";
-import { Participant, UNDER_WAY } from "./participant.js";
+import { UNDER_WAY, total } from "./claiming.js";
+import { Participant } from "./participant.js";
 import { keepWords, reminderState, subscribe } from "./reminders.js";
 import { Backoff, retry, sleep as sleepFor, uniform } from "./retry.js";
 import { OneTab } from "./tabs.js";
@@ -87,6 +87,11 @@ export class Agent {
     return { name: `consent-${this.task.slice(0, 8)}.json`, text };
   }
 
+  /** Where SP's word and CSP's signed record differ, as a file with both, and whom to send it to; null if they do not. */
+  evidence() {
+    return this.participant.evidence();
+  }
+
   /** Take a place in the task, also again after leaving. An error is told at once: an address may be wrong. */
   async join() {
     await this.stop();
@@ -126,13 +131,13 @@ export class Agent {
     this._waking.abort();
   }
 
-  /**
-   * Claim what was earned, now. `NotReady` says what is waited for, and `withoutMissing` gives that up.
-   * @param {{withoutMissing?: boolean}} [options]
-   */
-  async claim(options) {
+  /** Claim what was earned so far, now; millionths that the platform has booked. `NotReady` says what is waited for. */
+  async claim() {
     await this.stop();
-    return this._tab.now(() => this.participant.claim(options));
+    return this._tab.now(async () => {
+      await this.participant.payTo.send();
+      return this.participant.claim();
+    });
   }
 
   /** How the platform pays people out. */
@@ -141,8 +146,8 @@ export class Agent {
   }
 
   /**
-   * Where the claim is to be paid: goes out with it, or at once where it was made. Again, to correct it.
-   * @param {string} kind @param {string} to Throws `WrongDestination`, and `Conflict` where it is paid already.
+   * Where to be paid; the next claim names it. Again, to correct it.
+   * @param {string} kind @param {string} to Throws `WrongDestination`, and `Conflict` where nobody asks.
    */
   payTo(kind, to) {
     return this.participant.payTo.put(kind, to);
@@ -193,9 +198,9 @@ export class Agent {
   /** What would be lost with the keys. @returns {Promise<Unclaimed>} */
   async unclaimed() {
     const { kept } = this.participant;
-    const settled = (await kept.has("paid")) || (await kept.get("not-paid"))?.late || !(await kept.has("certificate"));
+    const settled = (await kept.get("not-paid"))?.late || !(await kept.has("certificate"));
     if (settled || !(await this.participant.rewards.arePaid())) return { amount: 0n, owed: [] };
-    return { amount: total((await kept.rewards()).values()), owed: await kept.owed() };
+    return { amount: total((await kept.unanswered()).values()), owed: await kept.owed() };
   }
 
   /**
@@ -244,14 +249,12 @@ export class Agent {
     stop.throwIfAborted();
     if (!(await this._store.has(this.task, "invitation"))) return "forgotten";
     if (await this._store.has(this.task, "over")) {
-      await this._patiently(() => this.participant.payTo.send(), stop); // what was given without a network
+      if (await this.participant.payTo.isNew()) await this._claim(stop, true); // what was given without a network
       return "ended";
     }
     await this._prepare();
     if (!(await this.participant.hasLeft())) await this._patiently(() => this._enrol(), stop);
     await this._follow(stop);
-    await this._claim(stop);
-    await this._patiently(() => this.participant.payTo.send(), stop);
     return this._finish();
   }
 
@@ -271,15 +274,24 @@ export class Agent {
     await this._trainer.prepare?.(shares, definition);
   }
 
-  /** Step by step until the task has ended. Polls less often while nothing happens. @param {AbortSignal} stop */
+  /** Step by step until the task has ended and all is claimed. Polls less often while nothing happens. @param {AbortSignal} stop */
   async _follow(stop) {
     const looks = this._idle(stop, await this._longestWait()).start();
     for (;;) {
       stop.throwIfAborted();
-      if (await this._patiently(() => this.participant.step(this._trainer), stop)) looks.succeed();
-      else if (UNDER_WAY.includes(this.participant.state)) await looks.wait(this.participant.comeBack);
+      const did = await this._patiently(() => this.participant.step(this._trainer), stop);
+      if ((await this._claim(stop)) || did) looks.succeed();
+      else if (await this._goesOn()) await looks.wait(this.participant.comeBack);
       else return;
     }
+  }
+
+  async _goesOn() {
+    return UNDER_WAY.includes(this.participant.state) || (await this._isOwedWords()) || this.participant.awaitsClaim();
+  }
+
+  async _isOwedWords() {
+    return this.participant.state === "left" && this.participant.awaitsWords();
   }
 
   async _longestWait() {
@@ -287,17 +299,26 @@ export class Agent {
     return Math.min(LONGEST, Math.max(3, window / 15));
   }
 
-  /** Wait until the task has ended, and claim what was earned; a refusal is an event. @param {AbortSignal} stop */
-  async _claim(stop) {
-    const { amount, owed } = await this.unclaimed();
-    if (amount === 0n && !owed.length) return; // also of someone who was paid
+  /**
+   * What can be claimed now, and where to be paid; true if the platform has answered. A refusal is an event. Nobody's training
+   * waits for it: while the task is under way, a platform that does not answer is asked at the next look.
+   * @param {AbortSignal} stop @param {boolean} [always]
+   */
+  async _claim(stop, always = false) {
+    const act = async () => {
+      await this.participant.payTo.send();
+      if (!always && !(await this.participant.isClaimDue())) return false;
+      await this.participant.claim();
+      return true;
+    };
+    const underWay = await this._isUnderWay();
     try {
-      const claim = () => this._patiently(() => this.participant.claim(), stop);
-      await retry(claim, this._idle(stop), (error) => error instanceof NotReady);
+      return await (underWay ? act() : this._patiently(act, stop));
     } catch (refusal) {
-      if (!(refusal instanceof ClaimRefused || refusal instanceof TooLate)) throw refusal;
-      await this._store.put(this.task, "not-paid", { why: refusal.message, late: refusal instanceof TooLate });
-      this._onEvent("not paid", { why: refusal.message });
+      if (refusal instanceof NotReady || refusal instanceof ClaimRefused || refusal instanceof TooLate) return false;
+      if (!underWay || !(passes(refusal) || refusal instanceof NotAuthenticated)) throw refusal;
+      this._tellAway(refusal, 0);
+      return false;
     }
   }
 

@@ -15,7 +15,7 @@ const RESTARTS = 5;
  * @property {string} state
  * @property {string} [epoch]
  * @property {number} [dropped]
- * @property {number | null} [claim_seconds_left]
+ * @property {string | null} [claims_extended] CSP's signed word that the last day of claims is later.
  * @property {number} [enrolled]
  * @property {string} [enrolment] Whether somebody can join: open, full, over, ended.
  * @property {number | null} [next_round] When it opens, if its plan says; seconds since 1970.
@@ -24,7 +24,7 @@ const RESTARTS = 5;
  * @property {{number: number, state: string, deadline: number, uploads?: number, drawn?: number | null, unused?: boolean}[]} rounds
  */
 
-/** @typedef {{paid: Map<number, bigint>, claimed: Map<number, bigint>}} PaidClaim Millionths by round. */
+/** SP's word of each round that was claimed, in millionths. @typedef {{paid: Map<number, bigint>, unused: Map<number, bigint>, disputed: Map<number, bigint>}} ClaimAnswer */
 
 /**
  * @typedef {object} PlatformOptions
@@ -113,22 +113,27 @@ export class Platform {
     return (await this._sp.call({ method: "GET", target: `/v1/tasks/${task}/rounds/${number}/average`, keys, limit: MODEL_LIMIT })).octets();
   }
 
+  /** CSP's signed word about a round that was given up. @param {string} task @param {number} number @param {Keys} keys */
+  async end(task, number, keys) {
+    return (await this._sp.call({ method: "GET", target: `/v1/tasks/${task}/rounds/${number}/end`, keys })).octets();
+  }
+
   /** @param {string} task @param {number} number @param {Keys} keys */
   async reward(task, number, keys) {
     return (await this._sp.call({ method: "GET", target: `/v1/tasks/${task}/rounds/${number}/reward`, keys })).octets();
   }
 
   /**
-   * Have a claim paid. The same claim again, after a lost answer, is the same payment.
-   * @param {string} task @param {Bytes} claim @param {Keys} keys @returns {Promise<PaidClaim>}
+   * Have what was earned booked to be paid. The same claim again, after a lost answer, comes to the same.
+   * @param {string} task @param {Bytes} claim @param {Keys} keys @returns {Promise<ClaimAnswer>}
    */
   async claim(task, claim, keys) {
     const target = `/v1/tasks/${task}/claims`;
     const reply = await this._sp.call({ method: "POST", target, body: claim, mediaType: OCTETS, keys, repeatable: false });
-    return { paid: reply.amounts("paid"), claimed: reply.amounts("claimed") };
+    return { paid: reply.amounts("paid"), unused: reply.amounts("unused"), disputed: reply.amounts("disputed") };
   }
 
-  /** Where a claim is to be paid, for the payer alone. @param {string} task @param {Bytes} sealed @param {Keys} keys */
+  /** Where this participant is to be paid, for the payer alone. @param {string} task @param {Bytes} sealed @param {Keys} keys */
   async payTo(task, sealed, keys) {
     await this._sp.call({ method: "PUT", target: `${placeOf(task, keys)}/destination`, body: sealed, mediaType: OCTETS, keys });
   }

@@ -14,16 +14,17 @@ const bytes = new TextEncoder();
  */
 export function openings({ plan, settings }, { now, next = null, done = 0 }) {
   const start = plan.start_at === null ? null : Date.parse(plan.start_at) / 1000;
-  if (next === null && plan.daily === null && (start === null || start < now)) return [];
+  const [daily, apart] = typeof plan.every === "string" ? [plan.every.slice("day at ".length), null] : [null, plan.every];
+  if (next === null && daily === null && (start === null || start < now)) return [];
   /** @type {Opening[]} */
   const found = [];
   let earliest = next ?? Math.max(now, start ?? now);
   for (let round = done + 1; round <= settings.rounds && found.length < MOST; round++) {
-    const at = plan.daily === null ? earliest : nextTime(plan.daily, earliest);
+    const at = daily === null ? earliest : nextTime(daily, earliest);
     if (at === null) return [];
     found.push({ round, at, until: at + settings.window });
-    if (plan.daily === null && plan.every === null) break; // the next follows when this one is over, and nobody knows when
-    earliest = Math.max(at + settings.window, plan.every === null ? 0 : at + plan.every);
+    if (plan.every === null) break; // the next follows when this one is over, and nobody knows when
+    earliest = Math.max(at + settings.window, at + (apart ?? 0));
   }
   return found;
 }

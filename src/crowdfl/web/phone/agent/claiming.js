@@ -1,210 +1,245 @@
-// A participant's one claim: which rewards go into it, what is waited for, and what becomes of those that cannot.
+// A participant's claim: which rounds go into it, when it is sent, and what SP has answered of each.
 //
-// The port of roles/participant/claims.py. A claim is paid once. A reward that the platform does not show, or says to be refused, is
-// therefore waited for: a day after the end, but not past half of the time to claim; where the platform merely fails, until a
-// quarter is left. Then the rest is claimed, and the person told. Receipts, rewards and refused claims are kept.
+// The port of roles/participant/claims.py. A claim is cumulative: the newest one names every round that can be claimed so far, and where
+// to be paid. CSP attests by person and round, so a claim of some rounds forfeits none, and the same one again is the same payment:
+// nothing is waited for, and nothing given up. That SP books a claim does not say that anybody was paid.
 
 import { hex, sha256 } from "../protocol/bytes.js";
-import { MasksDoNotFit, NotReady, TooLate } from "../protocol/errors.js";
+import { ClaimRefused, MasksDoNotFit, NotReady, TooLate } from "../protocol/errors.js";
+import { difference } from "./evidence.js";
+import { named } from "./holdings.js";
 
 /** @typedef {import("./api.js").Status} Status */
+/** @typedef {import("./api.js").ClaimAnswer} ClaimAnswer */
+/** @typedef {import("./holdings.js").Answer} Answer */
 /** @typedef {import("../protocol/bytes.js").Bytes} Bytes */
+/** @typedef {import("./participant_context.js").ParticipantContext} ParticipantContext */
 
-const LONGEST_WAIT = 86400; // seconds
-const FAR = 8; // parts of the time to claim that the platform's clock and this device's may differ by
-const LOOKS = 10; // a few minutes, as an agent looks
+/** What a claim says. @typedef {{ rounds: number[], unused: number[], counter: number }} Contents */
+/** The one that was made last; `answered`: in which epoch of SP's, null: nobody knows. @typedef {Contents & { bytes: Bytes, destination: Bytes, answered: string | null, at: number }} KeptClaim */
+/** Why nothing more is paid, as SP says: `late` where the signed day is over too. @typedef {{ why: string, late: boolean, early: boolean, of: string, at: number }} NotPaid */
 
-/**
- * What this device itself knows of the time to claim: a platform whose clock jumps must not hurry anyone. A device's clock may
- * be wrong too: after a few looks the platform is believed.
- */
-export class ClaimTime {
-  /** @param {() => number} now Seconds. */
-  constructor(now) {
-    this._now = now;
-    /** @type {{at: number, left: number} | null} When, and how much time there was at least. */
-    this._seen = null;
-    this._doubted = 0;
+export const UNDER_WAY = ["running", "paused"];
+const OVER = ["rewarded", "aborted"];
+const AGAIN = 3600; // seconds until what is disputed, or was refused before its day, is asked about again
+const LONGEST_WAIT = 86400; // seconds after the end until an owner is told what SP does not show
+
+export class Claims {
+  /** @param {ParticipantContext} context */
+  constructor(context) {
+    this._context = context;
+    this._kept = context.kept;
   }
 
-  /** @param {number} window */
-  sawRunning(window) {
-    this._seen = { at: this._now(), left: window };
-    this._doubted = 0;
+  /** Whether anything can be claimed that SP has not answered. @param {Status} status */
+  async isDue(status) {
+    const contents = await this._contents();
+    if (!isAnything(contents) || !(await this._isOpen(status))) return false;
+    const refused = /** @type {NotPaid | undefined} */ (await this._kept.get("not-paid"));
+    if (refused?.of === keyOf(contents, status)) return refused.early && this._isAgain(refused.at);
+    const claim = /** @type {KeptClaim | undefined} */ (await this._kept.get("claim"));
+    if (!claim || claim.answered !== epochOf(status) || !isSame(claim, contents)) return true;
+    return (await this._isOpenStill()) && this._isAgain(claim.at);
   }
 
-  /** What an earlier page saw; a later look counts more. @param {number} at @param {number} window */
-  sawRunningAt(at, window) {
-    this._seen ??= { at, left: window };
+  /** Whether SP may still answer something: the signed day says how long. @param {Status} status */
+  async isAwaited(status) {
+    if (await this.isDue(status)) return true;
+    const refused = /** @type {NotPaid | undefined} */ (await this._kept.get("not-paid"));
+    if ((refused && !refused.early) || this._context.now() >= (await this._context.claimsUntil())) return false;
+    const waits = [await this._kept.missing(), [...(await this._kept.unanswered())]];
+    return Boolean(refused) || waits.some(({ length }) => length > 0) || this._isOpenStill();
   }
 
-  /**
-   * What the platform says is left; null where it does not know, or where that cannot be.
-   * @param {number | null} left @param {number} window
-   */
-  believed(left, window) {
-    if (left === null) return null;
-    this._seen ??= { at: this._now(), left };
-    const least = this._seen.left - (this._now() - this._seen.at) - window / FAR;
-    if (left >= least || this._doubted >= LOOKS) return left;
-    this._doubted += 1;
-    return null;
-  }
-}
-
-/**
- * @typedef {object} ClaimingOptions
- * @property {import("./holdings.js").Holdings} kept
- * @property {number} window Seconds to claim.
- * @property {() => Promise<Status>} status
- * @property {(claim: Bytes) => Promise<import("./api.js").PaidClaim>} pay
- * @property {(rewards: {round: number, envelope: Bytes}[]) => Promise<Bytes>} make
- * @property {(number: number, status: Status) => Promise<unknown>} openReward
- * @property {import("./participant_context.js").OnEvent} tell
- * @property {ClaimTime} time
- * @property {Map<number, boolean>} unread Rounds whose reward could not be read, and whether that may pass.
- */
-
-export class Claiming {
-  /** @param {ClaimingOptions} options */
-  constructor(options) {
-    this._ = options;
-    this._kept = options.kept;
+  /** Whether an answer may be another one later: the operator has to decide, or SP has lost a round. */
+  async _isOpenStill() {
+    return (await this._kept.disputed()).length > 0 || (await this._kept.short()).size > 0;
   }
 
-  /** @param {boolean} withoutMissing @returns {Promise<bigint>} Millionths paid. */
-  async claim(withoutMissing) {
-    const paid = await this._kept.get("paid");
-    if (paid !== undefined) return BigInt(paid);
-    if (!(await this._kept.has("claim"))) await this._make(await this._rounds(withoutMissing));
+  /** Claim all that can be claimed now. @param {Status} status @returns {Promise<bigint>} Millionths that SP has booked so far. */
+  async claim(status) {
+    const contents = await this._contents();
+    await this._requireOpen(status, contents);
+    let { rounds } = contents;
     for (;;) {
       try {
-        return await this._send();
+        if (status.state === "settled") throw new TooLate("the platform says that the time to claim is over");
+        await this._send(await this._made({ ...contents, rounds }), status);
+        if (rounds.length === contents.rounds.length) await this._kept.change({}, ["not-paid"]);
+        return this._kept.booked();
       } catch (refusal) {
-        if (refusal instanceof NotReady) await this._kept.change({}, ["claim"]); // made too early: later rewards are not in it
-        if (!(refusal instanceof MasksDoNotFit)) throw refusal;
-        await this._keepRefused(refusal.message); // so SP says: CSP was restored, and has lost the newest rounds
-        if (!withoutMissing) await this._waitForMasks(refusal);
-        if (!(await this._makeSmaller(refusal.message))) throw refusal;
+        if (!(refusal instanceof TooLate || refusal instanceof ClaimRefused)) throw refusal;
+        await this._noteRefused(refusal, contents, status);
+        const rest = refusal instanceof TooLate ? [] : without(rounds, refusal, status);
+        if (!rest.length) throw refusal;
+        rounds = rest;
       }
     }
   }
 
-  /** The same claim is the same payment. */
-  async claimAgain() {
-    const paid = BigInt(await this._kept.get("paid"));
-    try {
-      return await this._send();
-    } catch (over) {
-      if (!(over instanceof NotReady)) throw over; // its time is over
-      return paid;
+  /**
+   * Of a task that is over: what CSP has signed, or SP has taken, and SP does not show.
+   * @param {Status} status @param {number | null} since When this device first saw it over.
+   */
+  async tellDifferences(status, since) {
+    if (UNDER_WAY.includes(status.state)) return;
+    const rewarded = status.rounds.filter(({ state }) => state === "rewarded").map(({ number }) => number);
+    const accepted = [...(await this._opened()), ...(await this._kept.rounds("accepted"))];
+    for (const round of new Set(accepted)) if (!rewarded.includes(round)) await this._tellDifference(round);
+    const { roundsUntil, claimsUntil } = await this._context.shares();
+    if (since === null || this._context.now() - since < Math.min(LONGEST_WAIT, (claimsUntil - roundsUntil) / 2)) return;
+    for (const round of await this._kept.unheard()) {
+      if (await this._kept.holdsReceipt(round)) await this._tellDifference(round, { said: "taken", signed: "nothing" });
     }
   }
 
-  async _send() {
-    const { paid } = await this._.pay(await this._kept.get("claim"));
-    const amount = total(paid.values());
-    const missing = [...(await this._asked())].map(([round, asked]) => /** @type {const} */ ([round, asked - (paid.get(round) ?? 0n)]))
-      .filter(([, short]) => short > 0n);
-    await this._kept.change({ paid: amount.toString(), short: missing.map(([round, short]) => [round, short.toString()]) });
-    this._.tell("paid", { millionths: amount, ...(missing.length ? { missing: new Map(missing) } : {}) });
-    return amount;
+  /** @param {Status} status @param {Contents} contents */
+  async _requireOpen(status, contents) {
+    if (!isAnything(contents)) throw new NotReady("there is nothing to claim yet: come back when a round is rewarded");
+    if (!(await this._isOpen(status))) throw new NotReady("rewards of this task are claimed after its last round: come back then");
   }
 
-  /** What the claim asks for, by what CSP has signed: an SP that pays less would also say that less was claimed. */
-  async _asked() {
-    const rounds = /** @type {number[]} */ (await this._kept.get("claimed-rounds"));
-    return [...(await this._kept.rewards())].filter(([round]) => rounds.includes(round));
+  /** @param {Status} status */
+  async _isOpen(status) {
+    if ((await this._context.shares()).claimsEarly) return true;
+    return !UNDER_WAY.includes(status.state) && status.rounds.every(({ state }) => OVER.includes(state));
   }
 
-  /** @param {readonly number[]} rounds The claim is durable, with what is in it, before it is sent. */
-  async _make(rounds) {
-    const rewards = await Promise.all((await this._opened(rounds)).map(async (round) =>
-      ({ round, envelope: (await this._kept.of(round, "reward")).envelope })));
-    await this._kept.change({ claim: await this._.make(rewards), "claimed-rounds": [...rounds] });
+  /** @param {number} at */
+  _isAgain(at) {
+    return this._context.now() - at >= AGAIN;
   }
 
-  /** Nobody but SP says that CSP refuses it: the person is told, and can show what was claimed. @param {string} why */
-  async _keepRefused(why) {
-    const claim = await this._kept.get("claim");
-    const evidence = `refused-claims/${hex(await sha256(claim)).slice(0, 16)}`;
-    if (await this._kept.add(evidence, claim)) this._.tell("claim refused", { why });
+  /** Those with a reward that the servers computed. */
+  async _opened() {
+    const numbers = await this._kept.rounds("reward");
+    const kept = await Promise.all(numbers.map((round) => this._kept.of(round, "reward")));
+    return numbers.filter((_, place) => kept[place].envelope);
   }
 
-  /** Without the newest round; false if there would be nothing left. @param {string} why */
-  async _makeSmaller(why) {
-    const rounds = /** @type {number[]} */ (await this._kept.get("claimed-rounds"));
-    const newest = (await this._opened(rounds)).slice(-1);
-    const rest = rounds.filter((round) => !newest.includes(round));
-    if (!newest.length || !rest.length) return false;
-    this._.tell("claiming without", { rounds: newest, why });
-    await this._make(rest);
-    return true;
+  /** What an unused upload earns can be claimed once its round has CSP's word: it may have been used after all. */
+  async _unused() {
+    const [opened, numbers] = [await this._opened(), await this._kept.rounds("reward")];
+    const known = await Promise.all(numbers.map((round) => this._kept.hasAny(round, "record", "end")));
+    return numbers.filter((round, place) => known[place] && !opened.includes(round));
   }
 
-  /** Those with a reward that the servers computed: what an unused upload earns, SP owes by its receipt alone. @param {readonly number[]} rounds */
-  async _opened(rounds) {
-    const kept = await Promise.all(rounds.map((round) => this._kept.of(round, "reward")));
-    return rounds.filter((_, place) => kept[place]?.envelope);
+  /** @returns {Promise<Contents>} A destination is named once SP has it. */
+  async _contents() {
+    const given = await this._kept.get("pay-to");
+    const before = /** @type {KeptClaim | undefined} */ (await this._kept.get("claim"));
+    return { rounds: await this._opened(), unused: await this._unused(), counter: given?.sent && !given.closed ? given.counter : before?.counter ?? 0 };
   }
 
-  /** The rounds to claim: whoever was away may not have read the last. @param {boolean} withoutMissing */
-  async _rounds(withoutMissing) {
-    const status = await this._.status();
-    const rewarded = rewardedIn(status);
-    for (const number of rewarded) await this._.openReward(number, status);
-    const earned = [...(await this._kept.rewards()).keys()];
-    const unread = rewarded.filter((number) => !earned.includes(number));
-    const owed = await Promise.all(unread.map((number) => this._isOwed(number)));
-    const lost = (await this._opened(earned)).filter((number) => !rewarded.includes(number)); // by an SP that was restored
-    const missing = [...unread.filter((_, place) => owed[place]), ...lost];
-    if (missing.length && !withoutMissing) this._waitFor(missing, status);
-    if (missing.length) this._.tell("claiming without", { rounds: missing, why: "the platform does not show their rewards" });
-    return earned.filter((number) => !lost.includes(number));
+  /** The claim that says this: durable, with what is in it, before it is sent. @param {Contents} contents @returns {Promise<KeptClaim>} */
+  async _made({ rounds, unused, counter }) {
+    const before = /** @type {KeptClaim | undefined} */ (await this._kept.get("claim"));
+    if (before && isSame(before, { rounds, unused, counter })) return before;
+    const { protocol } = this._context;
+    const [task, keys, bundle] = [await this._context.shares(), await this._context.keys(), await this._context.bundle()];
+    const rewards = await Promise.all(rounds.map(async (round) => ({ round, envelope: (await this._kept.of(round, "reward")).envelope })));
+    const destination = counter === before?.counter ? before.destination : await this._destination(counter);
+    const bytes = await protocol.makeClaim(task, keys, { rewards, unused, destination, counter }, bundle);
+    const made = { rounds, unused, counter, destination, bytes, answered: null, at: this._context.now() };
+    await this._kept.put("claim", made);
+    return made;
   }
 
-  /** @param {number} number */
-  async _isOwed(number) {
-    return (await this._kept.holdsReceipt(number)) && !(await this._kept.hasAny(number, "no-reward"));
+  /** @param {number} counter @returns {Promise<Bytes>} The hash of the one with this counter. */
+  async _destination(counter) {
+    if (!counter) return new Uint8Array(0);
+    return sha256((await this._kept.get("pay-to")).sealed);
   }
 
-  /** @param {readonly number[]} missing @param {Status} status */
-  _waitFor(missing, status) {
-    const fails = missing.some((number) => this._.unread.get(number)); // and may be back at any moment
-    if (!this._isEarly(status, fails)) return;
-    throw new NotReady(`the platform does not show the reward of round ${missing.join(", ")}, and a claim is paid once: `
-      + "come back later, or claim the rest without it");
+  /** @param {KeptClaim} claim @param {Status} status */
+  async _send(claim, status) {
+    const { platform, task, tell } = this._context;
+    const answer = await platform.claim(task, claim.bytes, await this._context.keys());
+    const found = await this._answers(claim, answer);
+    const before = await this._kept.answers();
+    const isNews = found.some(([round, { how, amount }]) => before.get(round)?.how !== how || before.get(round)?.amount !== amount);
+    await this._kept.change({
+      claim: { ...claim, answered: epochOf(status), at: this._context.now() },
+      ...Object.fromEntries(found.map(([round, one]) => [named(round, "answer"), one])),
+    });
+    if (!isNews) return;
+    const [disputed, missing] = [await this._kept.disputed(), await this._kept.short()];
+    tell("claimed", { millionths: await this._kept.booked(), ...(disputed.length ? { disputed } : {}), ...(missing.size ? { missing } : {}) });
   }
 
-  /** The claim stays as it is: only SP says that CSP refuses it. @param {Error} refusal */
-  async _waitForMasks(refusal) {
-    if (!this._isEarly(await this._.status(), false)) return;
-    throw new NotReady(`the platform says that the whole claim is refused (${refusal.message}), and a claim is paid once: `
-      + "come back later, or claim without the newest rewards");
+  /**
+   * SP's word of each round that was claimed. What it leaves out, it does not pay.
+   * @param {KeptClaim} claim @param {ClaimAnswer} answer @returns {Promise<[number, Answer][]>}
+   */
+  async _answers({ rounds, unused }, { paid, unused: owed, disputed }) {
+    return [...rounds, ...unused].map((round) => {
+      if (disputed.has(round)) return [round, { how: "disputed", amount: String(disputed.get(round)) }];
+      if (owed.get(round)) return [round, { how: "unused", amount: String(owed.get(round)) }];
+      return [round, paid.get(round) ? { how: "paid", amount: String(paid.get(round)) } : { how: "missing", amount: "0" }];
+    });
   }
 
-  /** @param {Status} status @param {boolean} fails */
-  _isEarly(status, fails) {
-    const { window, time } = this._;
-    const least = fails ? window / 4 : Math.max(window / 2, window - LONGEST_WAIT);
-    const believed = time.believed(status.claim_seconds_left ?? null, window);
-    return believed === null || believed > least; // null: nobody knows what time it is, and nothing ends meanwhile
+  /**
+   * Nobody but SP says so: the person is told, and can show what was claimed. A refusal before the signed day is not the last word.
+   * @param {Error} refusal @param {Contents} contents @param {Status} status
+   */
+  async _noteRefused(refusal, contents, status) {
+    const [claim, late] = [/** @type {KeptClaim | undefined} */ (await this._kept.get("claim")), refusal instanceof TooLate];
+    const isOver = this._context.now() >= (await this._context.claimsUntil());
+    if (late && !(await this._kept.unanswered()).size) return this._closePayTo(); // the place to be paid alone is new
+    if (claim && !late) await this._kept.add(`refused-claims/${hex(await sha256(claim.bytes)).slice(0, 16)}`, claim.bytes);
+    /** @type {NotPaid} */
+    const found = { why: refusal.message, late: late && isOver, early: late && !isOver, of: keyOf(contents, status), at: this._context.now() };
+    const before = await this._kept.get("not-paid");
+    await this._kept.put("not-paid", found);
+    if (before?.of !== found.of || before.late !== found.late) this._context.tell("not paid", { why: refusal.message });
   }
+
+  async _closePayTo() {
+    const given = await this._kept.get("pay-to");
+    if (given) await this._kept.put("pay-to", { ...given, closed: true });
+  }
+
+  /**
+   * SP does not count a round whose reward CSP has signed.
+   * @param {number} round @param {import("./evidence.js").Difference} [found]
+   */
+  async _tellDifference(round, found = { said: "no_average", signed: "accepted" }) {
+    const news = await difference(this._kept, round, found);
+    if (!Object.keys(news).length) return;
+    await this._kept.change(news);
+    this._context.tell("words differ", { round, ...found });
+  }
+}
+
+/** @param {Contents} contents */
+const isAnything = ({ rounds, unused }) => rounds.length + unused.length > 0;
+
+/** @param {Contents} one @param {Contents} other */
+const isSame = (one, other) => sayOf(one) === sayOf(other);
+
+/** @param {Contents} contents */
+const sayOf = ({ rounds, unused, counter }) => JSON.stringify([rounds, unused, counter]);
+
+/** @param {Status} status */
+function epochOf(status) {
+  return String(status.epoch ?? "");
+}
+
+/** @param {Contents} contents @param {Status} status */
+const keyOf = (contents, status) => `${sayOf(contents)} ${epochOf(status)}`;
+
+/**
+ * Those that are claimed after a refusal, without what it may be about: rounds that SP has lost, then the newest that CSP has lost.
+ * @param {number[]} rounds @param {Error} refusal @param {Status} status
+ */
+function without(rounds, refusal, status) {
+  const shown = rounds.filter((round) => status.rounds.some(({ number, state }) => number === round && state === "rewarded"));
+  if (shown.length < rounds.length) return shown;
+  return refusal instanceof MasksDoNotFit ? rounds.slice(0, -1) : [];
 }
 
 /** @param {Iterable<bigint>} amounts */
 export function total(amounts) {
   return [...amounts].reduce((sum, one) => sum + one, 0n);
-}
-
-/** The rounds that were rewarded, of a task that has ended. @param {Status} status */
-function rewardedIn(status) {
-  if (status.state === "settled") {
-    throw new TooLate("the deadline for claims has passed, and what was unclaimed went back to the requester");
-  }
-  const underWay = status.rounds.some(({ state }) => state !== "rewarded" && state !== "aborted");
-  if (status.state === "running" || status.state === "paused" || underWay) {
-    throw new NotReady("rewards are claimed once, after the end of the task: come back then");
-  }
-  return status.rounds.filter(({ state }) => state === "rewarded").map(({ number }) => number);
 }

@@ -2,6 +2,7 @@
 
 import { equal } from "../protocol/bytes.js";
 import { RolledBack } from "../protocol/errors.js";
+import { MOST_UNSHOWN } from "../protocol/limits.js";
 
 /** @typedef {import("./store.js").Store} Store */
 /** @typedef {{ why: string, by: string, reason: string }} Ending Two codes, and words for everyone. */
@@ -14,14 +15,14 @@ import { RolledBack } from "../protocol/errors.js";
  * @property {{number: number, state: string, deadline: number}[]} rounds
  * @property {number | null} next When the next round opens, if its plan says; seconds since 1970.
  * @property {number} at Seconds since 1970, by this device's clock.
- * @property {number | null} claimUntil
+ * @property {number | null} over When this device first saw it over.
  */
+
+/** What SP says of a round that was claimed: booked to be paid, for a reward or an unused upload, disputed, or nothing. @typedef {{ how: "paid" | "unused" | "disputed" | "missing", amount: string }} Answer */
 
 /** @typedef {{accuracy: number, loss: number, samples: number}} Metrics */
 /** @typedef {"started" | "before" | "upload" | "trained" | "receipt" | "lost-receipt" | "wrong-receipt" | "refused" | "nothing"
- *    | "average" | "record" | "no-reward" | "reward" | "given-up" | "not-drawn"} RoundKey */
-
-const MOST_UNSHOWN = 3; // rounds that took an upload of this phone's and that no record shows
+ *    | "average" | "record" | "second-record" | "end" | "accepted" | "no-reward" | "reward" | "unused" | "answer" | "differs" | "given-up" | "not-drawn"} RoundKey */
 
 /** One task's part of the store. */
 export class Holdings {
@@ -72,15 +73,45 @@ export class Holdings {
     return found.includes(true);
   }
 
+  /** Whoever has left, withdrawn, given way or stopped, whatever SP says of the task. */
+  async sendsNoMore() {
+    const found = await Promise.all(["left", "withdrawing", "replaced", "stopped"].map((key) => this.has(key)));
+    return found.includes(true);
+  }
+
   /** Also one of an upload that SP says to have lost since: its signature stands. @param {number} number */
   holdsReceipt(number) {
     return this.hasAny(number, "receipt", "lost-receipt");
   }
 
-  /** CSP's signed record of a round is the one that is kept, wherever it is shown. @param {number} number @param {Uint8Array} record */
-  async requireOnly(number, record) {
-    const kept = await this.of(number, "record");
-    if (kept === undefined || equal(kept, record)) return;
+  /** An upload for a round, whatever became of it: its figures stay when its bytes go. @param {number} number */
+  hasMade(number) {
+    return this.hasAny(number, "trained", "receipt", "lost-receipt");
+  }
+
+  /** By SP's receipt, or by CSP's record, whatever SP said. @param {number} number */
+  hasEarned(number) {
+    return this.hasAny(number, "receipt", "lost-receipt", "accepted");
+  }
+
+  /** Rounds before this one that an upload was made for, and of which neither CSP's record nor its end is here. @param {number} before */
+  async wordless(before) {
+    const made = new Set([...(await this.rounds("trained")), ...(await this.rounds("receipt")), ...(await this.rounds("lost-receipt"))]);
+    const earlier = [...made].filter((number) => number < before).sort((a, b) => a - b);
+    const known = await Promise.all(earlier.map((number) => this.hasAny(number, "record", "end")));
+    return earlier.filter((_, place) => !known[place]);
+  }
+
+  /**
+   * CSP's signed word about a round, its record or its end, is the one that is kept, wherever it is shown. Of two, both are: they
+   * are evidence.
+   * @param {number} number @param {Uint8Array} word
+   */
+  async requireOnly(number, word) {
+    const kept = (await this.of(number, "record")) ?? (await this.of(number, "end"));
+    if (kept === undefined || equal(kept, word)) return;
+    const said = (await this.holdsReceipt(number)) ? "taken" : "refused";
+    await this.add(named(number, "second-record"), word, { [named(number, "differs")]: { said, signed: "two_records" } });
     throw new RolledBack(
       `CSP has signed two records of round ${number}, and this phone has seen both: a server was set back, or cheats. ` +
         "Take no further part in this task",
@@ -100,6 +131,37 @@ export class Holdings {
     return new Map(numbers.map((number, place) => [number, BigInt(found[place].amount)]));
   }
 
+  /** What SP has answered of each round that was claimed. @returns {Promise<Map<number, Answer>>} */
+  async answers() {
+    const numbers = await this.rounds("answer");
+    const found = await Promise.all(numbers.map((number) => this.of(number, "answer")));
+    return new Map(numbers.map((number, place) => [number, found[place]]));
+  }
+
+  /** Millionths that SP has booked to be paid. */
+  async booked() {
+    return [...(await this.answers()).values()].reduce((sum, { how, amount }) => (how === "disputed" ? sum : sum + BigInt(amount)), 0n);
+  }
+
+  /** What was earned and SP has not answered: millionths by round. */
+  async unanswered() {
+    const answers = await this.answers();
+    return new Map([...(await this.rewards())].filter(([round]) => !answers.has(round)));
+  }
+
+  /** Rounds that wait for whoever runs the platform. */
+  async disputed() {
+    return [...(await this.answers())].filter(([, { how }]) => how === "disputed").map(([round]) => round);
+  }
+
+  /** By what CSP has signed: millionths that SP has booked too little, by round. An SP that pays less would also say that less was claimed. */
+  async short() {
+    const rewards = await this.rewards();
+    const missing = [...(await this.answers())].filter(([, { how }]) => how !== "disputed")
+      .map(([round, { amount }]) => /** @type {const} */ ([round, (rewards.get(round) ?? 0n) - BigInt(amount)]));
+    return new Map(missing.filter(([, short]) => short > 0n));
+  }
+
   /**
    * Why this phone takes no further part, if with this round too many came to nothing: a server that deviates learns something in
    * a round, and then lets it fail.
@@ -115,9 +177,22 @@ export class Holdings {
 
   /** Rounds that an upload was accepted for and whose reward is neither read nor known not to come. */
   async owed() {
-    const numbers = new Set([...(await this.rounds("receipt")), ...(await this.rounds("lost-receipt"))]);
+    const numbers = new Set([...(await this.rounds("receipt")), ...(await this.rounds("lost-receipt")), ...(await this.rounds("accepted"))]);
     const settled = await Promise.all([...numbers].map((n) => this.hasAny(n, "reward", "no-reward", "given-up")));
     return [...numbers].filter((_, place) => !settled[place]).sort((a, b) => a - b);
+  }
+
+  /** Rounds that an upload was made for, of which CSP's signed word is not here and nothing is paid: SP's word settles none of them. */
+  async unheard() {
+    const wordless = await this.wordless(Infinity);
+    const found = await Promise.all(wordless.map(async (number) =>
+      (await this.hasAny(number, "reward")) || !["withdrawn", undefined].includes(await this.of(number, "no-reward"))));
+    return wordless.filter((_, place) => !found[place]);
+  }
+
+  /** What a claim waits for, after the end: whatever SP lists. */
+  async missing() {
+    return [...new Set([...(await this.owed()), ...(await this.unheard())])].sort((a, b) => a - b);
   }
 }
 

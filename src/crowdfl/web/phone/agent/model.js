@@ -1,6 +1,7 @@
 // The model that a participant holds: the initial weights, then one average after the other. A chain, of which the last is kept.
 
 import { CrowdFLError, DocumentError, isPlatforms, RolledBack, wordsOf } from "../protocol/errors.js";
+import { heeded } from "./evidence.js";
 import { named, stopping } from "./holdings.js";
 
 /** @typedef {import("./participant_context.js").ParticipantContext} ParticipantContext */
@@ -93,13 +94,15 @@ export class KeptModel {
    */
   async readRecord(number, status) {
     const { rounds } = await this._context.shares();
-    if (number < rounds || (await this._kept.hasAny(number, "record")) || !(await this.hasCaughtUp(number, status))) return false;
+    const isMine = number >= rounds || (await this._kept.hasMade(number));
+    if (!isMine || (await this._kept.hasAny(number, "record")) || !(await this.hasCaughtUp(number, status))) return false;
     let opened;
     try {
       opened = await this._opened(number, this._context.protocol.readRecord);
+      await this._kept.requireOnly(number, opened.record);
     } catch (wrong) {
       if (!(wrong instanceof CrowdFLError)) throw wrong;
-      if (wrong instanceof RolledBack) await this._leave(wrong.message);
+      if (wrong instanceof RolledBack) await this.stop(wrong.message);
       else this._context.tellOnce("record missing", number, wrong);
       return false;
     }
@@ -107,9 +110,11 @@ export class KeptModel {
     return true;
   }
 
-  /** There is nothing left to stay out of, and what was earned is still claimed. @param {string} why */
-  async _leave(why) {
-    if (await this._kept.add("stopped", why, stopping(why, this._context.now()))) this._context.tell("stopped", { why });
+  /** For good; what was earned is still claimed. False if this phone had stopped before. @param {string} why */
+  async stop(why) {
+    const isNew = await this._kept.add("stopped", why, stopping(why, this._context.now()));
+    if (isNew) this._context.tell("stopped", { why });
+    return isNew;
   }
 
   /**
@@ -129,31 +134,11 @@ export class KeptModel {
    * @param {number} number @param {Pick<import("../protocol/average.js").Opened, "accepted" | "rejected" | "record">} opened
    * @param {Record<string, unknown>} put @param {string[]} [remove]
    */
-  async _keep(number, opened, put, remove) {
-    const { protocol, tell } = this._context;
+  async _keep(number, opened, put, remove = []) {
     const { who } = await this._context.keys();
-    const why = (await this._kept.holdsReceipt(number)) ? protocol.standing(opened, who) : null;
-    const news = why !== null && !(await this._kept.hasAny(number, "no-reward"));
-    const stop = news ? await this._stop(number, why) : null;
-    await this._kept.change({
-      ...put,
-      [named(number, "record")]: opened.record,
-      ...(news ? { [named(number, "no-reward")]: why } : {}),
-      ...stopping(stop, this._context.now()),
-    }, remove);
-    if (news) tell("upload rejected", { round: number, why });
-    if (stop) tell("stopped", { why: stop });
-  }
-
-  /**
-   * What leaves this phone keeps the task's bounds. If it is rejected all the same, a server has asked a question with it: why
-   * this phone takes no further part, or null. Where uploads are compared with a reference, honest ones may be left out too.
-   * @param {number} number @param {import("../protocol/reasons.js").Reason} why
-   */
-  async _stop(number, why) {
-    if ((await this._context.shares()).hasReference) return null;
-    if (why === "not_passed_on") return this._kept.unshown();
-    return `your upload of round ${number} kept the task's bounds and was rejected all the same (${why})`;
+    const found = await heeded(this._context, number, this._context.protocol.standing(opened, who));
+    await this._kept.change({ ...put, [named(number, "record")]: opened.record, ...found.put }, [...remove, ...found.remove]);
+    for (const [what, details] of found.tell) this._context.tell(what, details);
   }
 
   /**

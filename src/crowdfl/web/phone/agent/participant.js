@@ -3,9 +3,10 @@
 // The port of roles/participant/participant.py. What must survive is stored before it is sent: an upload that was interrupted is sent
 // again with the same bytes, so that it is the same upload.
 
-import { ConsentMissing, DocumentError, UploadRejected, Withdrawn } from "../protocol/errors.js";
+import { BadSignature, ConsentMissing, DocumentError, RolledBack, UploadRejected, Withdrawn } from "../protocol/errors.js";
 import { ParticipantContext } from "./participant_context.js";
-import { ClaimTime, Claiming } from "./claiming.js";
+import { Claims, UNDER_WAY } from "./claiming.js";
+import { evidenceCopy, heeded } from "./evidence.js";
 import { named } from "./holdings.js";
 import { closedBy, requireRoom } from "./status.js";
 import { KeptModel } from "./model.js";
@@ -19,9 +20,7 @@ import { Uploads } from "./uploads.js";
 /** @typedef {import("./api.js").Status} Status */
 /** @typedef {import("./holdings.js").KeptStatus} KeptStatus */
 
-export const UNDER_WAY = ["running", "paused"];
 const LONGEST_REST = 3600; // seconds: a platform that asks for more is looked at all the same
-const SAME_TIME = 60; // seconds: a smaller change of the time to claim is not written down
 
 export class Participant {
   /** @param {import("./participant_context.js").ContextOptions} options */
@@ -33,11 +32,13 @@ export class Participant {
     this.uploads = new Uploads(this.context, this.model);
     this.rewards = new Rewards(this.context);
     this.payTo = new PayTo(this.context);
-    this.claimTime = new ClaimTime(this.context.now);
+    this.claims = new Claims(this.context);
     this.state = "running"; // the task's, when this participant last looked
     this.comeBack = 0; // seconds after that look until the platform wants the next one, if there is nothing to do
     this._platform = this.context.platform;
     this._hasQuit = false;
+    /** @type {Status | null} The last one. */
+    this._shown = null;
   }
 
   /**
@@ -123,7 +124,7 @@ export class Participant {
     const { protocol, kgcKey } = this.context;
     const keys = await this.context.keys();
     const asked = await protocol.enrolmentRequest(this.task, invitation, keys);
-    const sealed = await this._platform.enrolAtKgc(this.task, invitation, asked.request);
+    const sealed = await this._platform.enrolAtKgc(this.task, asked.invitation, asked.request);
     const { certificate, bundle } = await protocol.openEnrolled(sealed, asked, keys, kgcKey);
     protocol.requireKey(appointment, (await protocol.openBundle(bundle)).fingerprint);
     await this.kept.change({ bundle, certificate });
@@ -143,15 +144,86 @@ export class Participant {
    */
   async step(trainer) {
     const status = await this._status();
-    if ((await this.hasLeft()) && UNDER_WAY.includes(status.state)) {
-      this.state = "left";
-      await this._quit();
-      return false;
+    const left = (await this.hasLeft()) && UNDER_WAY.includes(status.state);
+    const did = await this._orStop(() => (left ? this._stepLeft(status, trainer) : this._step(status, trainer)));
+    return UNDER_WAY.includes(status.state) ? did : (await this._readLast(status)) || did;
+  }
+
+  /** What CSP cannot have signed honestly stops this phone, and holds up nothing else. @param {() => Promise<boolean>} act */
+  async _orStop(act) {
+    try {
+      return await act();
+    } catch (wrong) {
+      if (!(wrong instanceof RolledBack)) throw wrong;
+      return this.model.stop(wrong.message);
     }
+  }
+
+  /**
+   * Nothing is sent any more. What was made may be judged, used and paid all the same: CSP's word of it is read.
+   * @param {Status} status @param {Trainer} trainer
+   */
+  async _stepLeft(status, trainer) {
+    this.state = "left";
+    await this._quit();
+    let did = false;
+    const [last = 0] = (await this.kept.wordless(Infinity)).slice(-1);
+    for (const round of status.rounds) did = (await this._orStop(() => this._readLeft(round, last, status, trainer))) || did;
+    return did;
+  }
+
+  /** @param {Status["rounds"][number]} round @param {number} last That a word is missing of. @param {Status} status @param {Trainer} trainer */
+  async _readLeft({ number, state, unused = false }, last, status, trainer) {
+    let did = false;
+    if (state === "rewarded" && number < last) did = await this.model.read(number, status, trainer); // what it follows from
+    if (state === "rewarded" && number === last) did = await this.model.readRecord(number, status);
+    if (state === "rewarded") did = (await this.rewards.look(number)) || did;
+    if (state === "aborted") did = (await this._explain(number, unused)) || did;
+    return did;
+  }
+
+  /**
+   * What is left to read of a task that is over: whoever was away may not have read the last, and the last average is the requester's.
+   * @param {Status} status
+   */
+  async _readLast(status) {
+    let did = false;
+    for (const { number, state, unused = false } of status.rounds) {
+      const read = () => (state === "aborted" ? this._explain(number, unused) : this._readRewarded(number, status));
+      if (state === "rewarded" || state === "aborted") did = (await this._orStop(read)) || did;
+    }
+    if (await this.rewards.arePaid()) await this.claims.tellDifferences(status, (await this.kept.get("status"))?.over ?? null);
+    return did;
+  }
+
+  /** The record first: nobody waits for a reward that it leaves out. @param {number} number @param {Status} status */
+  async _readRewarded(number, status) {
+    const did = await this.model.readRecord(number, status);
+    return (await this.rewards.look(number)) || did;
+  }
+
+  /** A round that SP has given up. What CSP has opened of it all the same is paid for. @param {number} number @param {boolean} unused */
+  async _explain(number, unused) {
+    const did = await this.uploads.explain(number, unused);
+    return ((await this.kept.hasAny(number, "accepted")) && (await this.rewards.look(number))) || did;
+  }
+
+  /** Whether CSP's signed word is missing about a round that an upload was made for. */
+  async awaitsWords() {
+    return (await this.kept.wordless(Infinity)).length > 0;
+  }
+
+  /** Where SP's word and CSP's signed record differ, as a file; null if they do not. */
+  evidence() {
+    return evidenceCopy(this.context);
+  }
+
+  /** @param {Status} status @param {Trainer} trainer */
+  async _step(status, trainer) {
     await this.model.requireForward(status);
     await this.uploads.comeBack(status);
     let did = false;
-    for (const round of status.rounds) did = (await this._stepRound(round, status, trainer)) || did;
+    for (const round of status.rounds) did = (await this._orStop(() => this._stepRound(round, status, trainer))) || did;
     return did;
   }
 
@@ -164,65 +236,60 @@ export class Participant {
       did = (await this.model.read(number, status, trainer)) || did;
       did = (await this.rewards.look(number)) || did;
     }
-    if (state === "aborted") did = (await this.uploads.explain(number, unused)) || did;
+    if (state === "aborted") did = (await this._explain(number, unused)) || did;
     if (state === "rewarded" || state === "aborted") await this.uploads.tidy(number);
     return did;
   }
 
   async _status() {
     const status = await this.context.status();
-    const { claimWindow } = await this.context.shares();
-    const before = /** @type {KeptStatus | undefined} */ (await this.kept.get("status"));
-    if (before && UNDER_WAY.includes(before.state)) this.claimTime.sawRunningAt(before.at, claimWindow);
-    if (UNDER_WAY.includes(status.state)) this.claimTime.sawRunning(claimWindow);
-    await this._keepStatus(status, before);
+    await this._hearExtension(status.claims_extended ?? null);
+    await this._keepStatus(status);
     this.state = status.state;
     this.comeBack = Math.min(status.come_back ?? 0, LONGEST_REST);
+    this._shown = status;
     return status;
   }
 
-  /**
-   * What the owner is shown while there is no network; written where it has changed.
-   * @param {Status} status @param {KeptStatus} [before]
-   */
-  async _keepStatus(status, before) {
-    const left = status.claim_seconds_left ?? null;
+  /** What the owner is shown while there is no network; written where it has changed. @param {Status} status */
+  async _keepStatus(status) {
+    const before = /** @type {KeptStatus | undefined} */ (await this.kept.get("status"));
     const rounds = status.rounds.map(({ number, state, deadline }) => ({ number, state, deadline }));
     const next = status.next_round ?? null;
-    const now = { state: status.state, ended: status.ended ?? null, enrolled: status.enrolled ?? 0, rounds, next };
-    const claimUntil = left === null ? null : this.context.now() + left;
-    const { at: _at, claimUntil: until = null, ...same } = before ?? {};
-    if (JSON.stringify(same) === JSON.stringify(now) && Math.abs((until ?? 0) - (claimUntil ?? 0)) < SAME_TIME) return;
-    await this.kept.put("status", { ...now, at: this.context.now(), claimUntil });
+    const over = UNDER_WAY.includes(status.state) ? null : (before?.over ?? this.context.now());
+    const now = { state: status.state, ended: status.ended ?? null, enrolled: status.enrolled ?? 0, rounds, next, over };
+    const { at: _at, ...same } = before ?? {};
+    if (JSON.stringify(same) !== JSON.stringify(now)) await this.kept.put("status", { ...now, at: this.context.now() });
   }
 
-  /** Claim everything earned, once, after the task's end; millionths paid. @param {{withoutMissing?: boolean}} [options] */
-  async claim({ withoutMissing = false } = {}) {
-    return (await this._claiming()).claim(withoutMissing);
+  /** A later last day of claims, if CSP has signed it. @param {string | null} text */
+  async _hearExtension(text) {
+    if (text === null || !(await this.hasJoined()) || (await this.kept.get("claims-extended"))?.text === text) return;
+    const { protocol } = this.context;
+    try {
+      const until = await protocol.openExtension(text, (await this.context.bundle()).cspSigning, await this.context.shares());
+      await this.kept.put("claims-extended", { text, until });
+    } catch (wrong) {
+      if (!(wrong instanceof DocumentError || wrong instanceof BadSignature)) throw wrong;
+      this.context.tellOnce("extension refused", 0, wrong); // the signed day stands
+    }
   }
 
-  /** Send a claim that was paid once more: an SP that was restored from a backup may have lost it. */
-  async claimAgain() {
-    return (await this._claiming()).claimAgain();
+  /** Claim all that can be claimed now; millionths that the platform has booked so far. */
+  async claim() {
+    const status = await this._status();
+    await this._readLast(status);
+    return this.claims.claim(status);
   }
 
-  async _claiming() {
-    const { context } = this;
-    const task = await context.shares();
-    return new Claiming({
-      kept: this.kept,
-      window: task.claimWindow,
-      status: () => this._status(),
-      pay: async (claim) => this._platform.claim(this.task, claim, await context.keys()),
-      make: async (rewards) => context.protocol.makeClaim(task, await context.keys(), rewards, await context.bundle()),
-      openReward: async (number, shown) => {
-        await this.model.readRecord(number, shown); // first: nobody waits for a reward that it leaves out
-        return this.rewards.look(number);
-      },
-      tell: context.tell,
-      time: this.claimTime,
-      unread: this.rewards.unread,
-    });
+  /** Whether anything is to be claimed, by the last look. */
+  async isClaimDue() {
+    return this._shown !== null && (await this.rewards.arePaid()) && this.claims.isDue(this._shown);
+  }
+
+  /** Of a task that is over: whether the platform may still answer a claim of it. */
+  async awaitsClaim() {
+    return this._shown !== null && (await this.hasJoined()) && (await this.rewards.arePaid()) && this.claims.isAwaited(this._shown);
   }
 
   async leave() {
@@ -241,11 +308,24 @@ export class Participant {
     this._hasQuit = true;
   }
 
-  /** What was taken back earns nothing, and no upload stays here either. @param {{deleted: number[], standing: number[]}} answer */
+  /**
+   * What was taken back earns nothing, unless CSP has signed what became of it; and no upload stays here either.
+   * @param {{deleted: number[], standing: number[]}} answer
+   */
   async _noteWithdrawn(answer) {
-    const unpaid = answer.deleted.map((number) => [named(number, "no-reward"), "withdrawn"]);
+    const found = await Promise.all(answer.deleted.map((number) => this._deleted(number)));
     const uploads = (await this.kept.rounds("upload")).map((number) => named(number, "upload"));
-    await this.kept.change({ ...Object.fromEntries(unpaid), withdrawn: { ...answer, at: this.context.now() } }, uploads);
+    const put = Object.assign({}, ...found.map((one) => one.put), { withdrawn: { ...answer, at: this.context.now() } });
+    await this.kept.change(put, [...uploads, ...found.flatMap((one) => one.remove)]);
     this.context.tell("withdrawn", answer);
+    for (const [what, details] of found.flatMap((one) => one.tell)) this.context.tell(what, details);
+  }
+
+  /** SP says to have deleted an upload: what CSP has signed of it counts. @param {number} number @returns {ReturnType<typeof heeded>} */
+  async _deleted(number) {
+    const name = named(number, "no-reward");
+    if (!(await this.kept.hasAny(number, "record", "end"))) return { put: { [name]: "withdrawn" }, remove: [], tell: [] };
+    const why = (await this.kept.hasAny(number, "accepted")) ? null : ((await this.kept.get(name)) ?? "not_passed_on");
+    return heeded(this.context, number, why, "deleted");
   }
 }

@@ -11,7 +11,7 @@ import { requireStatus } from "./status.js";
 /** @typedef {import("../protocol/settings.js").SharesTask} SharesTask */
 /** @typedef {(what: string, details: Record<string, any>) => void} OnEvent */
 /** @typedef {Pick<import("./api.js").Platform, "papers" | "initial" | "status" | "enrol" | "enrolAtKgc" | "send" | "uploaded" | "isDrawn"
- *    | "average" | "reward" | "claim" | "payTo" | "offers" | "remind" | "stopReminding" | "quit">} ParticipantPlatform */
+ *    | "average" | "end" | "reward" | "claim" | "payTo" | "offers" | "remind" | "stopReminding" | "quit">} ParticipantPlatform */
 
 /**
  * @typedef {object} Trainer The owner's data and the task's model.
@@ -47,6 +47,8 @@ export class ParticipantContext {
     this.protocol = protocol;
     /** @type {AbortSignal | undefined} Ends what is under way. */
     this.signal = undefined;
+    /** @type {string | null} SP's, when it was last asked: another one was restored, and may have lost what it had. */
+    this.epoch = null;
     /** @type {Set<string>} What need not be told again. */
     this._told = new Set();
     /** @type {{definition: Definition, shares: SharesTask} | null} */
@@ -72,10 +74,17 @@ export class ParticipantContext {
     return (await this.papers()).shares;
   }
 
+  /** The last day of claims as it was signed: by the requester, or later by CSP. Seconds since 1970. */
+  async claimsUntil() {
+    return (await this.kept.get("claims-extended"))?.until ?? (await this.shares()).claimsUntil;
+  }
+
   /** Where SP says that the task stands; what cannot be is refused, and never kept. */
   async status() {
     const { rounds } = await this.shares();
-    return requireStatus(await this.platform.status(this.task), rounds);
+    const status = requireStatus(await this.platform.status(this.task), rounds);
+    this.epoch = String(status.epoch ?? "");
+    return status;
   }
 
   /** Enrol with SP, with the consent that was given; false if another phone has taken this one's place. */

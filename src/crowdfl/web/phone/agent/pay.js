@@ -1,12 +1,11 @@
 // Where a person is to be paid, and why a round pays nothing: in figures and codes, which pages put into words.
 
 import { Conflict, NotReady } from "../protocol/errors.js";
-import { total } from "./claiming.js";
 
 export { PAY_KINDS, WrongDestination, checkDestination } from "../protocol/destination.js";
 
 /** @typedef {import("./participant_context.js").ParticipantContext} ParticipantContext */
-/** @typedef {{kind: string, to: string, sent: boolean, closed?: boolean}} KeptDestination */
+/** @typedef {{kind: string, to: string, counter: number, sealed: import("../protocol/bytes.js").Bytes, sent: boolean, epoch?: string | null, closed?: boolean}} KeptDestination */
 
 const CENT = 10_000n; // millionths
 const OVER = ["rewarded", "closed", "weighed"];
@@ -33,7 +32,7 @@ export function reasonFor({ paid, state, reward, receipt, refused, nothing, noRe
   return nothing ? "too_little" : "not_sent";
 }
 
-/** Where this participant's claim is to be paid. */
+/** Where this participant is to be paid. */
 export class PayTo {
   /** @param {ParticipantContext} context */
   constructor(context) {
@@ -41,10 +40,17 @@ export class PayTo {
     this._kept = context.kept;
   }
 
-  /** Kept until the claim is made, and to be corrected until it is paid. @param {string} kind @param {string} text */
+  /** Kept before it is sent, and to be corrected: each new one counts from there on. @param {string} kind @param {string} text */
   async put(kind, text) {
-    const to = this._context.protocol.checkDestination(kind, text);
-    await this._kept.put("pay-to", { kind, to, sent: false });
+    const { protocol, task } = this._context;
+    const to = protocol.checkDestination(kind, text);
+    const [{ definition }, keys] = [await this._context.papers(), await this._context.keys()];
+    for (let isMine = false; !isMine;) {
+      const counter = 1 + (/** @type {KeptDestination | undefined} */ (await this._kept.get("pay-to"))?.counter ?? 0);
+      const sealed = await protocol.sealDestination(task, definition.body.payer, keys, counter, kind, to);
+      // Another tab may have taken this counter: each has one destination.
+      isMine = await this._kept.add(`destinations/${counter}`, true, { "pay-to": { kind, to, counter, sealed, sent: false } });
+    }
     await this.send(true);
   }
 
@@ -55,27 +61,36 @@ export class PayTo {
     return payKinds;
   }
 
+  /** Whether a claim is to name another destination than the last one did. */
+  async isNew() {
+    const given = /** @type {KeptDestination | undefined} */ (await this._kept.get("pay-to"));
+    return given !== undefined && !given.closed && (!given.sent || given.counter > ((await this._kept.get("claim"))?.counter ?? 0));
+  }
+
   /**
-   * To the platform, sealed to the payer, once there is a claim; false where there is nothing to send yet.
+   * To the platform, sealed to the payer; the next claim names it. False where there is nothing to send.
    * @param {boolean} [tell] Throw also what the owner alone can do something about.
    */
   async send(tell = false) {
     const given = /** @type {KeptDestination | undefined} */ (await this._kept.get("pay-to"));
-    if (!given || given.sent || given.closed || !(await this._kept.has("paid"))) return false;
-    const { platform, protocol, task } = this._context;
-    const [{ definition }, keys] = [await this._context.papers(), await this._context.keys()];
-    const rounds = /** @type {number[]} */ (await this._kept.get("claimed-rounds"));
-    const claimed = total([...(await this._kept.rewards())].filter(([round]) => rounds.includes(round)).map(([, amount]) => amount));
-    const sealed = await protocol.sealDestination(task, definition.body.payer, keys, claimed, given.kind, given.to);
+    const isLost = given?.sent && this._context.epoch !== null && given.epoch !== this._context.epoch; // perhaps, by an SP that was restored
+    if (!given || (given.sent && !isLost) || given.closed || !(await this._kept.has("certificate"))) return false;
+    const { platform, task } = this._context;
     try {
-      await platform.payTo(task, sealed, keys);
+      await platform.payTo(task, given.sealed, await this._context.keys());
     } catch (refusal) {
-      if (refusal instanceof Conflict) await this._kept.put("pay-to", { ...given, closed: true });
+      if (refusal instanceof Conflict) await this._change(given, { closed: true });
       if (tell || !(refusal instanceof Conflict || refusal instanceof NotReady)) throw refusal;
       return false;
     }
-    await this._kept.put("pay-to", { ...given, sent: true });
-    this._context.tell("pay to sent", {});
+    await this._change(given, { sent: true, epoch: this._context.epoch });
+    if (!given.sent) this._context.tell("pay to sent", {});
     return true;
+  }
+
+  /** Unless the owner has given another meanwhile. @param {KeptDestination} given @param {Partial<KeptDestination>} news */
+  async _change(given, news) {
+    const now = /** @type {KeptDestination | undefined} */ (await this._kept.get("pay-to"));
+    if (now?.counter === given.counter) await this._kept.put("pay-to", { ...given, ...news });
   }
 }

@@ -1,6 +1,6 @@
 // What a participant has earned by round. One reward that cannot be read holds up nothing else.
 
-import { CrowdFLError, NotReady, RewardOutOfRange, ServiceError, passes } from "../protocol/errors.js";
+import { CrowdFLError, NotReady, RewardOutOfRange, RolledBack, ServiceError } from "../protocol/errors.js";
 import { named } from "./holdings.js";
 
 export class Rewards {
@@ -8,8 +8,6 @@ export class Rewards {
   constructor(context) {
     this._context = context;
     this._kept = context.kept;
-    /** @type {Map<number, boolean>} Rewards that could not be read: may that pass? */
-    this.unread = new Map();
   }
 
   async arePaid() {
@@ -18,7 +16,7 @@ export class Rewards {
 
   /** A reward that is due; true if it was settled. @param {number} number */
   async look(number) {
-    const done = (await this._kept.hasAny(number, "reward", "no-reward")) || !(await this._kept.holdsReceipt(number));
+    const done = (await this._kept.hasAny(number, "reward", "no-reward")) || !(await this._kept.hasEarned(number));
     if (done || !(await this.arePaid())) return false;
     try {
       await this.open(number);
@@ -33,13 +31,19 @@ export class Rewards {
   async open(number) {
     const { platform, protocol, tell } = this._context;
     const [task, keys] = [await this._context.shares(), await this._context.keys()];
-    const envelope = await platform.reward(task.task, number, keys).catch(hearsay);
+    const envelope = (await this._byRecord(number)) ?? (await platform.reward(task.task, number, keys).catch(hearsay));
     const amount = await protocol.openReward(task, await this._context.bundle(), keys, envelope, number);
     const record = protocol.recordIn(task, await this._context.bundle(), envelope);
     if (record !== null) await this._kept.requireOnly(number, record);
     await this._kept.put(named(number, "reward"), { envelope, amount: amount.toString() });
     tell("rewarded", { round: number, millionths: amount });
     return amount;
+  }
+
+  /** Made of CSP's record, where that says what it pays; else SP has a part of it. @param {number} number */
+  async _byRecord(number) {
+    if (!(await this._kept.hasAny(number, "accepted"))) return null;
+    return this._context.protocol.rewardBy(await this._context.shares(), await this._kept.of(number, "record"));
   }
 
   /** @param {number} number @param {CrowdFLError} wrong */
@@ -49,10 +53,9 @@ export class Rewards {
       this._context.tell("reward refused", { round: number, why: wrong.message });
       return true;
     }
-    if (wrong instanceof ServiceError && !wrong.passes) throw wrong;
+    if (wrong instanceof RolledBack || (wrong instanceof ServiceError && !wrong.passes)) throw wrong;
     // Not there, not what CSP made, or SP alone says that the upload was left out: the platform may still show it, and one
     // reward must not hold up the rest.
-    this.unread.set(number, passes(wrong));
     this._context.tellOnce("reward missing", number, wrong);
     return false;
   }

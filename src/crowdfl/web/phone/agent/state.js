@@ -1,9 +1,9 @@
 // What a page shows of a campaign, from what this device keeps alone: it needs no network.
 
 import { privacyOf, spent } from "../protocol/accounting.js";
-import { isPaid } from "../protocol/amounts.js";
+import { claimsEarly, isPaid } from "../protocol/amounts.js";
 import { keptBody } from "../protocol/documents.js";
-import { total } from "./claiming.js";
+import { UNDER_WAY, total } from "./claiming.js";
 import { Holdings } from "./holdings.js";
 import { reasonFor } from "./pay.js";
 import { CHARGE } from "./uploads.js";
@@ -19,6 +19,7 @@ import { CHARGE } from "./uploads.js";
  * @property {number | null} accuracyBefore On the owner's held-out data.
  * @property {number | null} accuracyAfter
  * @property {bigint | null} reward Millionths.
+ * @property {"paid" | "unused" | "disputed" | "missing" | null} claimed What the platform says of a claim of it; null: it was not claimed, or not answered.
  * @property {string | null} why What the platform said when it refused the update, or what the data lacks.
  * @property {import("../protocol/reasons.js").Reason | null} leftOut Why it was left out or is not paid.
  * @property {ReturnType<typeof reasonFor>} reason Why it pays nothing.
@@ -29,11 +30,15 @@ import { CHARGE } from "./uploads.js";
 
 /**
  * @typedef {object} ClaimView
- * @property {"none" | "later" | "due" | "sent" | "paid" | "refused" | "expired"} state none: there is nothing to claim.
- * @property {bigint} amount Millionths: paid, or to be.
- * @property {number | null} until Seconds since 1970.
+ * @property {"none" | "later" | "due" | "sent" | "claimed" | "refused" | "expired"} state none: there is nothing to claim. claimed: the platform
+ *   has booked it, which is not yet a payment.
+ * @property {bigint} amount Millionths that were earned and are not claimed yet.
+ * @property {bigint} claimed Millionths that the platform has booked.
+ * @property {boolean} early Whether each round can be claimed while the task runs.
+ * @property {number | null} until Seconds since 1970, as it was signed.
  * @property {string | null} why
- * @property {number[]} [short] Rounds for which less was paid than was earned.
+ * @property {number[]} [short] Rounds for which less was booked than was earned.
+ * @property {number[]} [disputed] Rounds that whoever runs the platform decides about.
  */
 
 /**
@@ -42,7 +47,7 @@ import { CHARGE } from "./uploads.js";
  * @property {string[]} kinds Of which the platform pays; none until it was asked.
  * @property {string | null} kind
  * @property {string | null} to
- * @property {"none" | "waiting" | "sent" | "closed"} state waiting: it goes out with the claim; closed: it was paid.
+ * @property {"none" | "waiting" | "sent" | "closed"} state waiting: the platform has not got it; closed: no claim can name it any more.
  * @property {string} fingerprint Of the payer's key, which the requester has signed.
  */
 
@@ -70,6 +75,7 @@ import { CHARGE } from "./uploads.js";
  * @property {NoiseView | null} noise
  * @property {boolean} reminders Whether the platform reminds this phone.
  * @property {{round: number, text: string}[]} receipts
+ * @property {({round: number} & import("./evidence.js").Difference)[]} differences Where SP's word and CSP's signed record differ.
  */
 
 /**
@@ -99,11 +105,12 @@ export async function view(store, task) {
     seen: status?.at ?? null,
     rounds,
     total: total(rounds.map(({ reward }) => reward ?? 0n)),
-    claim: isPaid(body) ? await claimOf(kept, status, rounds) : { state: "none", amount: 0n, until: null, why: null },
+    claim: body && isPaid(body) ? await claimOf(kept, status, body) : NO_CLAIM,
     payTo: await payToOf(kept, body),
     noise: body && await noiseOf(kept, body, rounds),
     reminders: await kept.has("reminded"),
     receipts: rounds.flatMap(({ number, receipt }) => (receipt === null ? [] : [{ round: number, text: receipt }])),
+    differences: await Promise.all((await kept.rounds("differs")).map(async (round) => ({ round, ...(await kept.of(round, "differs")) }))),
   };
 }
 
@@ -124,9 +131,9 @@ async function roundsOf(kept, status, paid) {
  * @returns {Promise<RoundView>}
  */
 async function roundOf(kept, number, paid, known) {
-  const [before, average, reward, trained, receipt, lost, refused, nothing, noReward, givenUp, started, undrawn] = await Promise.all(
+  const [before, average, reward, trained, receipt, lost, refused, nothing, noReward, givenUp, started, undrawn, answer] = await Promise.all(
     /** @type {const} */ (["before", "average", "reward", "trained", "receipt", "lost-receipt", "refused", "nothing", "no-reward",
-      "given-up", "started", "not-drawn"]).map((key) => kept.of(number, key)));
+      "given-up", "started", "not-drawn", "answer"]).map((key) => kept.of(number, key)));
   const state = known?.state ?? "unknown";
   const sending = (await kept.hasAny(number, "upload")) ? "sending" : "none";
   const training = started !== undefined && state === "open" ? "training" : "none";
@@ -141,6 +148,7 @@ async function roundOf(kept, number, paid, known) {
     accuracyBefore: before?.accuracy ?? null,
     accuracyAfter: average?.accuracy ?? null,
     reward: reward === undefined ? null : BigInt(reward.amount),
+    claimed: answer?.how ?? null,
     why: refused?.why ?? (without === "nothing" ? nothing?.why : undefined) ?? null,
     leftOut: noReward ?? null,
     reason: reasonFor({ paid, state, reward, receipt: receipt ?? lost, refused, nothing, noReward, givenUp, undrawn }),
@@ -157,7 +165,9 @@ async function noiseOf(kept, { settings }, rounds) {
   const [own, charges, opened] = await Promise.all([kept.get(CHARGE), kept.store.charges(), kept.rounds("record")]);
   const charged = charges.has(own);
   charges.delete(own);
-  const mine = rounds.filter(({ number, receipt, mine: how }) => receipt !== null && how !== "unused" && opened.includes(number)).length;
+  const accepted = await kept.rounds("accepted"); // whatever SP said of it
+  const mine = rounds.filter(({ number, receipt, mine: how }) =>
+    accepted.includes(number) || (receipt !== null && how !== "unused" && opened.includes(number))).length;
   return { epsilon: privacy.epsilon, charged, spent: spent(privacy, mine), others: [...charges.values()].reduce((sum, one) => sum + one, 0) };
 }
 
@@ -169,17 +179,25 @@ async function payToOf(kept, body) {
   return { asked: isPaid(body) && fingerprint !== "", kinds, kind: given?.kind ?? null, to: given?.to ?? null, state, fingerprint };
 }
 
+/** @type {ClaimView} */
+const NO_CLAIM = { state: "none", amount: 0n, claimed: 0n, early: false, until: null, why: null };
+
 /**
- * @param {Holdings} kept @param {import("./holdings.js").KeptStatus | undefined} status @param {readonly RoundView[]} rounds
+ * @param {Holdings} kept @param {import("./holdings.js").KeptStatus | undefined} status @param {Record<string, any>} body Of the definition.
  * @returns {Promise<ClaimView>}
  */
-async function claimOf(kept, status, rounds) {
-  const [paid, short, notPaid] = [await kept.get("paid"), await kept.get("short"), await kept.get("not-paid")];
-  const until = status?.claimUntil ?? null;
-  const amount = total(rounds.map(({ reward }) => reward ?? 0n));
-  if (paid !== undefined) return { state: "paid", amount: BigInt(paid), until, why: null, short: (short ?? []).map((/** @type {[number, string]} */ [round]) => round) };
-  if (notPaid) return { state: notPaid.late ? "expired" : "refused", amount, until, why: notPaid.why };
-  if (amount === 0n && !(await kept.owed()).length) return { state: "none", amount, until, why: null };
-  const isOver = status !== undefined && status.state !== "running" && status.state !== "paused";
-  return { state: (await kept.has("claim")) ? "sent" : isOver ? "due" : "later", amount, until, why: null };
+async function claimOf(kept, status, body) {
+  const [answers, unanswered, notPaid, extended] = [await kept.answers(), await kept.unanswered(), await kept.get("not-paid"), await kept.get("claims-extended")];
+  const found = {
+    amount: total(unanswered.values()), claimed: await kept.booked(), early: claimsEarly(body.settings), until: extended?.until ?? body.claims_until,
+    why: unanswered.size > 0 && notPaid ? notPaid.why : null, short: [...(await kept.short()).keys()], disputed: await kept.disputed(),
+  };
+  if (!unanswered.size && answers.size) return { state: "claimed", ...found };
+  if (notPaid) return { state: notPaid.late ? "expired" : "refused", ...found };
+  if (!unanswered.size && !(await kept.owed()).length) return { state: "none", ...found };
+  const isOver = status !== undefined && !UNDER_WAY.includes(status.state);
+  const claim = await kept.get("claim");
+  const isSent = claim && [...unanswered.keys()].every((round) => [...claim.rounds, ...claim.unused].includes(round));
+  const isOpen = isOver || (found.early && unanswered.size > 0);
+  return { state: !isOpen ? "later" : isSent && unanswered.size ? "sent" : "due", ...found };
 }

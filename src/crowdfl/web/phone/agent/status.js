@@ -16,7 +16,7 @@ export const BY = ["requester", "sp", "csp", "operator", "sp_operator", "csp_ope
  */
 export function requireStatus(status, rounds) {
   if (!isShort(status.state) || !isOptional(status.ended, isEnding)) throw impossible("its state");
-  if (!isOptional(status.claim_seconds_left, isCount)) throw impossible("the time to claim");
+  if (!isOptional(status.claims_extended, isShort)) throw impossible("the last day of claims");
   if (!isOptional(status.next_round, isCount) || !isOptional(status.enrolment, isShort)) throw impossible("its next round");
   if (!isOptional(status.come_back, isCount)) throw impossible("when to look again");
   if (!isOptional(status.enrolled, isCount)) throw impossible("how many have joined");

@@ -3,9 +3,10 @@
 import { privacyOf } from "../protocol/accounting.js";
 import { toMillionths } from "../protocol/amounts.js";
 import {
-  AlreadyCounted, Forbidden, NotAuthenticated, NotDrawn, NothingToContribute, Replaced, RoundNotOpen, TaskNotRunning, TooLate,
+  AlreadyCounted, CrowdFLError, Forbidden, NotAuthenticated, NotDrawn, NotReady, NothingToContribute, Replaced, RoundNotOpen, TaskNotRunning, TooLate,
   UnknownParticipant, WrongBase, wordsOf,
 } from "../protocol/errors.js";
+import { difference, heeded, signedOf } from "./evidence.js";
 import { named, stopping } from "./holdings.js";
 
 /** @typedef {import("./participant_context.js").ParticipantContext} ParticipantContext */
@@ -38,9 +39,11 @@ export class Uploads {
    * @param {number} number @param {Status} status @param {Trainer} trainer
    */
   async takePart(number, status, trainer) {
-    if ((await this._kept.hasAny(number, "receipt", "refused", "reward")) || (await this._kept.has("stopped"))) return false;
+    if ((await this._kept.hasAny(number, "receipt", "refused", "reward")) || (await this._kept.sendsNoMore())) return false;
+    const isMade = await this._kept.hasAny(number, "upload");
+    if (!(await this._hasWords(number, isMade))) return false;
     await this._context.requireCompany(); // before the work; the owner may have raised it since joining
-    if (!(await this._kept.hasAny(number, "upload"))) {
+    if (!isMade) {
       const { drawn } = status.rounds.find((entry) => entry.number === number) ?? {};
       if (!(await this._isDrawn(number, drawn ?? 0)) || (await this._hadNothing(number)) || !(await this._model.hasCaughtUp(number, status))) return false;
       const said = await this._said(); // now: what is said while this trains must be tried next
@@ -53,6 +56,19 @@ export class Uploads {
       }
     }
     return this.send(number);
+  }
+
+  /**
+   * Nothing is made before CSP's signed word is here about every round that an upload was made for, in whatever order SP opens them,
+   * and nothing is sent before it is of every earlier one: a restored SP is sent what it had.
+   * @param {number} number @param {boolean} [isMade]
+   */
+  async _hasWords(number, isMade = true) {
+    const missing = (await this._kept.wordless(isMade ? number : Infinity)).filter((other) => other !== number);
+    for (const earlier of missing) {
+      this._context.tellOnce("record missing", earlier, new NotReady(`the platform does not show it, and nothing is sent for round ${number} before it does`));
+    }
+    return !missing.length;
   }
 
   /**
@@ -128,6 +144,7 @@ export class Uploads {
   async send(number) {
     this._context.signal?.throwIfAborted();
     await this._context.requireCompany();
+    if ((await this._kept.sendsNoMore()) || !(await this._hasWords(number))) return false;
     const upload = /** @type {Bytes} */ (await this._kept.of(number, "upload"));
     let receipt;
     try {
@@ -154,6 +171,7 @@ export class Uploads {
   /** @param {number} number @param {unknown} refusal */
   async _noteRefusal(number, refusal) {
     if (refusal instanceof Replaced) {
+      await this._kept.put(named(number, "refused"), { why: wordsOf(refusal), kind: refusal.name });
       await this._context.giveWay(refusal);
       return true;
     }
@@ -237,17 +255,50 @@ export class Uploads {
   }
 
   /**
-   * A round that an upload was accepted for and that nobody is paid for.
-   * @param {number} number @param {boolean} unused Before the servers looked at any upload.
+   * A round that SP has given up, and nobody is paid for. CSP's signed word alone says so, and what became of it.
+   * @param {number} number @param {boolean} unused Before the servers looked at any upload, as SP says.
    */
   async explain(number, unused) {
-    if ((await this._kept.hasAny(number, "given-up")) || !(await this._kept.holdsReceipt(number))) return false;
-    const stays = unused || (await this._context.shares()).hasReference;
-    const stop = stays ? null : await this._kept.unshown();
-    await this._kept.change({ [named(number, "given-up")]: unused ? "unused" : true, ...stopping(stop, this._context.now()) });
-    this._context.tell("given up", { round: number });
-    if (stop) this._context.tell("stopped", { why: stop });
+    if ((await this._kept.hasAny(number, "given-up")) || !(await this._kept.hasMade(number))) return false;
+    const heard = await this._hearEnd(number);
+    if (heard === null) return false;
+    const { why, shown, record, end } = heard;
+    await this._kept.requireOnly(number, record ?? end);
+    if (await this._kept.hasAny(number, "record")) return false; // the same, read before
+    // A CSP that looks, fails and signs that it has shown nothing would ask round after round: SP's word counts beside it.
+    const counts = shown || (!unused && (await this._kept.holdsReceipt(number)));
+    const found = why === null && record === null ? await this._unshown(counts) : await heeded(this._context, number, why);
+    const differs = record !== null ? { said: /** @type {const} */ ("no_average"), signed: signedOf(why) }
+      : unused && shown ? { said: /** @type {const} */ ("nobody_looked"), signed: /** @type {const} */ ("shown") } : null;
+    const note = differs && !(named(number, "differs") in found.put) ? await difference(this._kept, number, differs) : {};
+    const word = record !== null ? { [named(number, "record")]: record }
+      : { [named(number, "end")]: end, [named(number, "given-up")]: counts ? true : "unused" };
+    await this._kept.change({ ...found.put, ...note, ...word }, found.remove);
+    if (record === null && (await this._kept.holdsReceipt(number))) this._context.tell("given up", { round: number });
+    if (Object.keys(note).length) this._context.tell("words differ", { round: number, ...differs });
+    for (const [what, details] of found.tell) this._context.tell(what, details);
     return true;
+  }
+
+  /** @param {boolean} counts @returns {Promise<Awaited<ReturnType<typeof heeded>>>} */
+  async _unshown(counts) {
+    const stays = !counts || (await this._context.shares()).hasReference;
+    const stop = stays ? null : await this._kept.unshown();
+    return { put: stopping(stop, this._context.now()), remove: [], tell: stop === null ? [] : [["stopped", { why: stop }]] };
+  }
+
+  /** CSP's signed word about a round that SP has given up; null where SP does not show it: it is looked for later. @param {number} number */
+  async _hearEnd(number) {
+    const { platform, protocol, task } = this._context;
+    const [shares, bundle, keys] = [await this._context.shares(), await this._context.bundle(), await this._context.keys()];
+    try {
+      const end = await platform.end(task, number, keys);
+      return { ...(await protocol.readEnd(shares, bundle, keys.who, end, number)), end };
+    } catch (wrong) {
+      if (!(wrong instanceof CrowdFLError)) throw wrong;
+      this._context.tellOnce("record missing", number, wrong);
+      return null;
+    }
   }
 
   /** An upload of a round that is over is not sent again: its bytes can go. @param {number} number */

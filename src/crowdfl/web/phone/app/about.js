@@ -1,7 +1,7 @@
 // A task's definition in the words of someone who is asked to take part: plain text, no markup.
 
 import { privacyOf } from "../protocol/accounting.js";
-import { estimateOf } from "../protocol/amounts.js";
+import { claimsEarly, estimateOf } from "../protocol/amounts.js";
 import { duration, formatTime, moneyRange } from "../../web/common/format.js";
 import { language, listOf, t, together } from "../../web/common/text.js";
 import { slowNames } from "./sensors.js";
@@ -44,8 +44,8 @@ export function roundsLine({ settings, plan }) {
 }
 
 /** @param {DefinitionBody["plan"]} plan */
-function paceWords({ daily, every }) {
-  if (daily !== null) return t("about.daily", { at: daily });
+function paceWords({ every }) {
+  if (typeof every === "string") return t("about.daily", { at: every.slice("day at ".length) });
   return every === null ? "" : t("about.every", { gap: duration(every) });
 }
 
@@ -57,6 +57,7 @@ export function durationWords(definition) {
     plan.enrol_until !== null && t("about.joinUntil", { when: momentOf(plan.enrol_until) }),
     plan.start_at === null ? t("about.firstWith", { count }) : t("about.firstAt", { when: momentOf(plan.start_at), count }),
     roundsLine(definition),
+    t("about.lastDay", { when: formatTime(definition.rounds_until) }),
     t("about.openFor", { long: duration(settings.window) }),
     plan.goal !== null && t("about.earlyGoal", { count: plan.goal }),
     plan.closes === "everyone" && t("about.earlyEveryone"),
@@ -73,18 +74,21 @@ export const isPaid = ({ settings }) => settings.budget !== null && settings.bud
 /** About how much, in a line. @param {DefinitionBody} definition */
 export function payLine(definition) {
   const estimate = estimateOf(definition);
-  return estimate ? t("invite.paid", { range: moneyRange(estimate.low, estimate.high, definition.settings.currency ?? "EUR") }) : t("about.unpaid");
+  if (!estimate) return t("about.unpaid");
+  const range = moneyRange(estimate.low, estimate.high, definition.settings.currency ?? "EUR");
+  return t(estimate.varies ? "invite.paidUnequally" : "invite.paid", { range });
 }
 
 /** @param {DefinitionBody} definition */
 export function paymentWords(definition) {
-  const { settings, plan, claim_window: claimWindow } = definition;
+  const { settings, plan, claims_until: until } = definition;
   if (!isPaid(definition)) return [t("about.unpaid")];
   const words = (/** @type {unknown} */ amount) => [amount, settings.currency].filter(Boolean).join(" ");
   const unused = plan.unused_pay == null ? t("about.unusedNoPay") : t("about.unusedPay", { amount: words(plan.unused_pay) });
   return [
     t("about.budget", { amount: words(settings.budget) }), t(`share.${settings.pay ?? "equal"}`), ...(plan.goal === null ? [] : [unused]),
-    t("about.claim", { long: duration(claimWindow) }), t("about.claimShows"),
+    t(claimsEarly(settings) ? "about.claimEarly" : "about.claim", { when: formatTime(until) }),
+    t(claimsEarly(settings) ? "about.claimDates" : "about.claimShows"),
   ];
 }
 

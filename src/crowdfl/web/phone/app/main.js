@@ -4,7 +4,7 @@ import { blockedWords, onBlocked } from "../../web/common/blocked.js";
 import { h } from "../../web/common/dom.js";
 import { takeInvitation } from "./link.js";
 import { keepForOffline } from "./browser.js";
-import { refuseInvitation, shownInvitation } from "./door.js";
+import { refuseInvitation, shownInvitation } from "./doorstep.js";
 import { notice, title } from "../../web/common/parts.js";
 import { between, t } from "../../web/common/text.js";
 import { explain, explainLink } from "./messages.js";

@@ -68,3 +68,8 @@ export function sentence(text) {
 
 /** A long key in groups, as people compare it. @param {string} key */
 export const grouped = (key) => (key.match(/.{1,4}/g) ?? []).join(" ");
+
+/** What the platform said of a contribution, and what the second server has signed of it. @param {number} round @param {string} said @param {string} signed */
+export function differenceWords(round, said, signed) {
+  return t("evidence.round", { round, said: t(`said.${said}`), signed: t(`signed.${signed}`) });
+}

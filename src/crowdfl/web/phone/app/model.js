@@ -62,8 +62,8 @@ class PhoneModel {
     this.gone = marked().filter((name) => !tasks.some(({ task }) => task === name));
     for (const { task, phase } of tasks) {
       await this.tidy(task);
-      if (phase === "joined" || phase === "left") void this.run(task);
-      else if (phase === "invited") void this.look(task);
+      if (phase === "invited") void this.look(task);
+      else void this.run(task); // of one that has ended: what its owner has given since
     }
     await this.refresh(false);
   }
@@ -167,6 +167,11 @@ class PhoneModel {
   }
 
   /** @param {string} task */
+  async evidence(task) {
+    return (await this.part(task)).agent.evidence();
+  }
+
+  /** @param {string} task */
   async payKinds(task) {
     await (await this.part(task)).agent.payKinds();
     await this.refresh();
@@ -174,10 +179,13 @@ class PhoneModel {
 
   /** @param {string} task @param {string} kind @param {string} to */
   async payTo(task, kind, to) {
+    const part = await this.part(task);
     try {
-      await (await this.part(task)).agent.payTo(kind, to);
+      await part.agent.payTo(kind, to);
     } finally {
       await this.refresh(); // it may be kept, and sent later
+      if (part.runs) part.agent.wake();
+      else void this.run(task); // a claim names it
     }
   }
 
@@ -215,11 +223,11 @@ class PhoneModel {
     await forgetOffline();
   }
 
-  /** @param {string} task @param {boolean} withoutMissing */
-  async claim(task, withoutMissing) {
+  /** @param {string} task */
+  async claim(task) {
     const { agent } = await this.part(task);
     try {
-      await agent.claim({ withoutMissing });
+      await agent.claim();
     } finally {
       await this.refresh();
       void this.run(task);

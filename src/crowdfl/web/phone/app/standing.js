@@ -36,7 +36,7 @@ function outside(campaign) {
 }
 
 /** @param {Campaign} campaign */
-export const isPayable = ({ claim }) => ["due", "sent", "paid", "refused", "expired"].includes(claim.state);
+export const isPayable = ({ claim }) => ["due", "sent", "claimed", "refused", "expired"].includes(claim.state);
 
 /** @param {Campaign} campaign @param {boolean} reached */
 function atWork({ now, definition, rounds }, reached) {

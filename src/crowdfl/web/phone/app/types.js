@@ -10,6 +10,7 @@
  *   accuracyBefore: number | null,
  *   accuracyAfter: number | null,
  *   reward: bigint | null,
+ *   claimed?: "paid" | "unused" | "disputed" | "missing" | null,
  *   why: string | null,
  *   leftOut?: import("../protocol/reasons.js").Reason | null,
  *   reason?: string | null,
@@ -19,8 +20,7 @@
  */
 
 /**
- * @typedef {{ state: "none" | "later" | "due" | "sent" | "paid" | "refused" | "expired", amount: bigint, until: number | null, why: string | null, short?: number[] }} ClaimView
- *   `short`: rounds for which less was paid than was earned
+ * As agent/state.js says it. @typedef {import("../agent/state.js").ClaimView} ClaimView
  */
 
 /** @typedef {{ asked: boolean, kinds: string[], kind: string | null, to: string | null, state: "none" | "waiting" | "sent" | "closed", fingerprint: string }} PayToView */
@@ -33,9 +33,9 @@
 /**
  * A task's definition, as its requester signed it: the body of the document.
  * @typedef {{
- *   purpose: string, terms: string, readers: string, requester: string, claim_window: number,
+ *   purpose: string, terms: string, readers: string, requester: string, rounds_until: number, claims_until: number,
  *   settings: Record<string, any>, plan: Record<string, any>, who: Record<string, string>, training: Record<string, any>, arrays: [string, number[]][],
- *   texts?: Record<string, any>,
+ *   texts?: Record<string, any>, payer?: string,
  * }} DefinitionBody
  */
 
@@ -60,6 +60,7 @@
  *   withdrawn: { at: number, deleted: number[], standing: number[] } | null,
  *   replaced: boolean,
  *   receipts: { round: number, text: string }[],
+ *   differences: ({ round: number } & import("../agent/evidence.js").Difference)[],
  *   now: NowView,
  *   problem: string | null,
  *   state: string | null,
@@ -104,6 +105,7 @@
  *   leave(task: string): Promise<void>,
  *   withdraw(task: string): Promise<{ told: boolean }>,
  *   consentCopy(task: string): Promise<{ name: string, text: string } | null>,
+ *   evidence(task: string): Promise<{ name: string, text: string } | null>,
  *   payKinds(task: string): Promise<unknown>,
  *   payTo(task: string, kind: string, to: string): Promise<void>,
  *   reminderState(): Promise<ReminderState>,
@@ -111,7 +113,7 @@
  *   stopReminding(task: string): Promise<void>,
  *   forget(task: string): Promise<void>,
  *   forgetAll(): Promise<void>,
- *   claim(task: string, withoutMissing: boolean): Promise<void>,
+ *   claim(task: string): Promise<void>,
  *   retry(task: string): Promise<void>,
  *   recordings(task: string): Promise<RecordingView[]>,
  *   windows(task: string): Promise<{ train: number } | null>,

@@ -37,6 +37,9 @@ export function estimateOf({ settings, plan }) {
   return { low: (rounds * budget) / everyone, high: (rounds * budget) / planned, roundLow: budget / most, roundHigh: budget / planned, varies };
 }
 
+/** Whether anyone can compute from CSP's record what a round pays: its claim shows nothing, and need not wait. @param {Record<string, any>} settings */
+export const claimsEarly = ({ pay }) => (pay ?? "equal") === "equal";
+
 /** @param {any} definition */
 export function isPaid(definition) {
   return Boolean(definition) && definition.settings.budget !== null && definition.settings.pay !== "none";

@@ -8,7 +8,7 @@ import { applyStep, momentCount, rint } from "./steps.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
 /** @typedef {import("./settings.js").SharesTask} SharesTask */
-/** @typedef {BigInt64Array<ArrayBuffer>} Integers */
+/** @typedef {import("./steps.js").Integers} Integers */
 /** @typedef {Float64Array<ArrayBuffer>} Floats */
 /**
  * @typedef {object} Chain

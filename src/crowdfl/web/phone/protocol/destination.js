@@ -1,5 +1,5 @@
 // Where a participant wants to be paid, as documents/destination.py: signed by its key, sealed to the payer whom the requester has
-// named, and bound to task, name and claim. All sealed ones have one length.
+// named, and bound to task, name and a counter: each new one of a person has the next. All sealed ones have one length.
 
 import { fromHex, hex, utf8 } from "./bytes.js";
 import { signDocument } from "./documents.js";
@@ -45,12 +45,12 @@ function isIban(text) {
 }
 
 /**
- * @param {string} task @param {string} payer Its key, in hex. @param {Keys} keys @param {bigint} claimed Millionths.
+ * @param {string} task @param {string} payer Its key, in hex. @param {Keys} keys @param {number} counter From 1.
  * @param {string} kind @param {string} to As `checkDestination` gives it. @returns {Promise<Bytes>}
  */
-export async function sealDestination(task, payer, keys, claimed, kind, to) {
-  const body = { task, who: keys.who, signing: hex(keys.signingPublic), payer, claimed: String(claimed), way: kind, to };
+export async function sealDestination(task, payer, keys, counter, kind, to) {
+  const body = { task, who: keys.who, signing: hex(keys.signingPublic), payer, counter: String(counter), way: kind, to };
   const padded = new Uint8Array(PADDED).fill(32); // spaces
   padded.set(utf8(await signDocument("destination", body, keys.signing)));
-  return sealTo(fromHex(payer), padded, utf8(`crowdfl destination 1 ${task} ${keys.who} ${claimed}`));
+  return sealTo(fromHex(payer), padded, utf8(`crowdfl destination 2 ${task} ${keys.who} ${counter}`));
 }

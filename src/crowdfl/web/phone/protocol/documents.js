@@ -1,23 +1,25 @@
 // Signed documents, as documents/envelope.py (kind, Ed25519 signature, and the payload as it was signed), and enrolment with them.
 // The signature is checked over the bytes that came. KGC appoints no task whose JSON two readers could take for two things.
 
-import { base64url, concat, equal, fromBase64url, fromHex, hex, sha256, text, utf8 } from "./bytes.js";
-import { DocumentError, KeyMismatch } from "./errors.js";
-import { nameOf } from "./keys.js";
+import { base64url, concat, fromBase64url, fromHex, hex, sha256, text, utf8 } from "./bytes.js";
+import { DocumentError, FormatError, KeyMismatch } from "./errors.js";
+import { signingPair } from "./keys.js";
+import { MOST_DEVICES } from "./limits.js";
 import { decode } from "./messages.js";
-import { openSealed, sign, verify } from "./seal.js";
+import { isSigned, openSealed, sign, verify } from "./seal.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
 /** @typedef {Record<string, any>} Body */
 /** @typedef {{ task: string, body: Body, requester: Bytes }} Definition */
-/** @typedef {{ task: string, fingerprint: string }} Appointment */
-/** @typedef {{ task: string, who: string, signing: Bytes, reading: Bytes, replaces: string }} Certificate */
+/** @typedef {{ task: string, fingerprint: string, csp: string }} Appointment */
+/** @typedef {{ task: string, who: string, invitation: string, request: string }} Certificate */
 /** @typedef {{ task: string, round: number, who: string, digest: string, late: boolean, unused: boolean }} Receipt */
 /** @typedef {import("./keys.js").Keys} Keys */
-/** @typedef {{ task: string, request: string, context: Bytes, takesPlace: boolean }} RequestInfo */
+/** @typedef {{ task: string, invitation: string, request: string, context: Bytes }} RequestInfo */
 /** @typedef {(value: any) => boolean} Fits */
 
 const LONGEST = 1_000_000; // characters
+const LAST_DATE = 253_402_300_799; // the end of the year 9999, in seconds since 1970
 const ENROLLED = 71; // the kind of the message in KGC's answer
 const HEADER = /^crowdfl ([a-z-]{1,40}) ([A-Za-z0-9_-]{86}) /;
 
@@ -26,11 +28,19 @@ const isText = (value) => typeof value === "string";
 /** @type {Fits} */
 const isKey = (value) => isText(value) && /^[0-9a-f]{64}$/.test(value);
 /** @type {Fits} */
+const isKeyOrNone = (value) => value === "" || isKey(value);
+/** @type {Fits} Of an invitation: a place in the task. */
+const isNumber = (value) => isText(value) && /^[0-9a-f]{32}$/.test(value);
+/** @type {Fits} Which one of a person's. */
+const isDevice = (value) => Number.isInteger(value) && value >= 1 && value <= MOST_DEVICES;
+/** @type {Fits} */
 const isTable = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
 /** @type {Fits} */
 const isYesOrNo = (value) => typeof value === "boolean";
 /** @type {Fits} */
 const isSeconds = (value) => typeof value === "number" && value >= 0 && value <= 1e12;
+/** @type {Fits} A whole number of seconds since 1970. */
+const isMoment = (value) => Number.isSafeInteger(value) && value >= 1 && value <= LAST_DATE;
 /** @type {Fits} */
 const isSide = (value) => Number.isInteger(value) && value >= 1 && value <= 1e9;
 /** @type {Fits} */
@@ -41,14 +51,15 @@ const isModel = (value) => Array.isArray(value) && value.every(isArray) && new S
 /** All fields of each kind that a phone reads. @type {Record<string, Record<string, Fits>>} */
 const FIELDS = {
   definition: {
-    purpose: isText, terms: isText, readers: isText, arrays: isModel, initial: isText, settings: isTable, plan: isTable, who: isTable, claim_window: isSeconds,
-    requester: isKey, payer: (value) => value === "" || isKey(value), training: isTable, language: isText, consent: isTable, texts: isTable,
+    purpose: isText, terms: isText, readers: isText, arrays: isModel, initial: isText, settings: isTable, plan: isTable, who: isTable, rounds_until: isMoment,
+    claims_until: isMoment, requester: isKey, payer: isKeyOrNone, recruiter: isKeyOrNone, training: isTable, language: isText, consent: isTable, texts: isTable,
   },
-  appointment: { task: isText, fingerprint: isText },
-  certificate: { task: isText, who: isText, signing: isKey, reading: isKey, replaces: isText },
+  appointment: { task: isText, fingerprint: isText, csp: isKeyOrNone },
+  certificate: { task: isText, who: isText, invitation: isText, request: isText },
   receipt: { task: isText, round: Number.isSafeInteger, who: isText, digest: isText, late: isYesOrNo, unused: isYesOrNo },
   "consent-receipt": { task: isText, who: isText, digest: isText, at: isSeconds },
-  invitation: { task: isText, number: isText, expires: isSeconds, replaces: isText },
+  "claims-extension": { task: isText, until: isMoment },
+  invitation: { task: isText, number: isNumber, device: isDevice, key: isKey, expires: isSeconds },
 };
 
 /**
@@ -121,12 +132,26 @@ export async function openDefinition(document) {
   const body = readPayload("definition", payload); // first: it says whose signature it must have
   const [requester, signed] = [fromHex(body.requester), signedBytes("definition", payload)];
   await verify(requester, signed, signature);
+  if (body.claims_until < body.rounds_until) throw new DocumentError("a definition whose last day of claims is before its last day of rounds");
   return { task: hex(await sha256(signed)), body, requester };
 }
 
 /** KGC's word that a task has this key. @param {string} document @param {Bytes} kgcKey */
 export async function openAppointment(document, kgcKey) {
   return /** @type {Appointment} */ (await openDocument(document, "appointment", kgcKey));
+}
+
+/**
+ * A later last day of claims, by whoever signs the records of rounds; once, and by no more than the time to claim.
+ * @param {string} document @param {Bytes} cspKey @param {{ task: string, roundsUntil: number, claimsUntil: number }} task @returns {Promise<number>} Seconds since 1970.
+ */
+export async function openExtension(document, cspKey, { task, roundsUntil, claimsUntil }) {
+  const found = await openDocument(document, "claims-extension", cspKey);
+  if (found.task !== task) throw new DocumentError("a later last day of claims of another task");
+  if (found.until <= claimsUntil || found.until - claimsUntil > claimsUntil - roundsUntil) {
+    throw new DocumentError("the last day of claims cannot be moved so: by no more than the time to claim, and not back");
+  }
+  return found.until;
 }
 
 /**
@@ -143,38 +168,30 @@ export function requireKey(appointment, fingerprint) {
 }
 
 /**
- * KGC's word that these are a participant's keys.
- * @param {string} document
- * @param {Bytes} kgcKey
- * @returns {Promise<Certificate>}
- */
-export async function openCertificate(document, kgcKey) {
-  const { task, who, replaces, ...keys } = await openDocument(document, "certificate", kgcKey);
-  const [signing, reading] = [fromHex(keys.signing), fromHex(keys.reading)];
-  if (who !== (await nameOf(signing))) {
-    throw new DocumentError("this certificate names somebody else than the owner of its signing key");
-  }
-  return { task, who, signing, reading, replaces };
-}
-
-/**
- * A request to certify these keys, and what KGC's answer to it is bound to. Safe to repeat with the same keys.
+ * A request to certify these keys, signed with the invitation's key and, for the signing key, with its own; and what KGC's answer
+ * to it is bound to. Safe to repeat with the same keys.
  * @param {string} task
- * @param {string} invitation Its text.
+ * @param {string} ticket The invitation behind its private key, as its link holds both.
  * @param {Keys} keys
  * @returns {Promise<RequestInfo>}
  */
-export async function enrolmentRequest(task, invitation, keys) {
+export async function enrolmentRequest(task, ticket, keys) {
+  const [letters, invitation] = [ticket.slice(0, ticket.indexOf(" ")), ticket.slice(ticket.indexOf(" ") + 1)];
+  const { number, device, key } = keptBody(invitation);
   const [signing, reading] = [hex(keys.signingPublic), hex(keys.readingPublic)];
-  const digest = hex(await sha256(utf8(invitation)));
-  const request = await signDocument("enrolment-request", { task, invitation: digest, signing, reading }, keys.signing);
-  const context = utf8(`crowdfl enrolment 2 ${task} ${digest} ${signing} ${reading}`);
-  return { task, request, context, takesPlace: takesPlace(invitation) };
+  const context = utf8(`crowdfl enrolment 3 ${task} ${number} ${device} ${signing} ${reading}`);
+  const body = { task, number, device, signing, reading, proof: hex(await sign(keys, context)) };
+  const request = await signDocument("enrolment-request", body, await signingPair(fromBase64url(letters), fromHex(key)));
+  const { payload, signature } = parts(request, "enrolment-request");
+  if (!(await isSigned(fromHex(key), signedBytes("enrolment-request", payload), signature))) {
+    throw new FormatError("this link is damaged: its key is not the one that the requester signed");
+  }
+  return { task, invitation, request, context };
 }
 
-/** Whether an invitation is for somebody who has a place in the task already, with another phone. @param {string} invitation */
-export function takesPlace(invitation) {
-  return keptBody(invitation).replaces !== "";
+/** Whether an invitation is for somebody who has a place in the task already, with another phone. @param {string} ticket */
+export function takesPlace(ticket) {
+  return keptBody(ticket).device > 1;
 }
 
 /**
@@ -213,7 +230,7 @@ export function consentCopy(body, consent, receipt) {
 }
 
 /**
- * KGC's answer, checked: the certificate is for this task and these keys. The bundle is not: compare it with the appointment.
+ * KGC's answer, checked: the certificate is for this very request. The bundle is not: compare it with the appointment.
  * @param {Bytes} sealed
  * @param {RequestInfo} info
  * @param {Keys} keys
@@ -222,8 +239,8 @@ export function consentCopy(body, consent, receipt) {
  */
 export async function openEnrolled(sealed, info, keys, kgcKey) {
   const [certificate, bundle] = decode(ENROLLED, ["text", "bytes"], await openSealed(keys.reading, sealed, info.context));
-  const { task, signing, reading, replaces } = await openCertificate(certificate, kgcKey);
-  if (task !== info.task || Boolean(replaces) !== info.takesPlace || !equal(signing, keys.signingPublic) || !equal(reading, keys.readingPublic)) {
+  const found = /** @type {Certificate} */ (await openDocument(certificate, "certificate", kgcKey));
+  if (found.task !== info.task || found.who !== keys.who || found.invitation !== info.invitation || found.request !== info.request) {
     throw new DocumentError("KGC certified another task or other keys than it was asked to: tell the requester");
   }
   return { certificate, bundle };

@@ -105,8 +105,8 @@ export class WrongAmount extends ClaimRefused {}
 /** The masks shown are not those that were committed to. */
 export class MasksDoNotFit extends ClaimRefused {}
 
-/** The claim was paid already. */
-export class AlreadyPaid extends ClaimRefused {}
+/** The claim names a place to be paid that its owner has replaced. */
+export class OlderDestination extends ClaimRefused {}
 
 /** A campaign's rules forbid it now. */
 export class CampaignError extends CrowdFLError {}

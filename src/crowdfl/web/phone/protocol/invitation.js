@@ -1,6 +1,6 @@
 // An invitation from its link. All of it is in the fragment, which a browser never sends; documents/links.py writes it.
 
-import { fromBase64url, utf8 } from "./bytes.js";
+import { base64url, fromBase64url, utf8 } from "./bytes.js";
 import { documentText, readPayload } from "./documents.js";
 import { FormatError, LimitExceeded, PlainHttpRefused } from "./errors.js";
 import { decode } from "./messages.js";
@@ -10,7 +10,7 @@ import { decode } from "./messages.js";
  * Whoever has it can join once: it is a secret.
  * @typedef {object} Invitation
  * @property {string} task
- * @property {string} invitation The document as its requester signed it.
+ * @property {string} invitation The document as its requester signed it, behind its private key.
  * @property {string} kgc Address of KGC, without a slash at its end.
  * @property {string} sp Address of SP, the same.
  * @property {Bytes} kgcKey
@@ -34,15 +34,15 @@ export function parseLink(fragment, pageOrigin) {
   const digits = fragment.replace(/^#/, "");
   if (digits.length > LONGEST) throw new LimitExceeded("this link is too long: it is not an invitation");
   /** @type {import("./messages.js").FieldType[]} */
-  const types = ["text", "bytes", "text", "text", "bytes", "bytes"];
-  const [payload, signature, kgc, sp, kgcKey, spKey] = decode(KIND, types, fromBase64url(digits), LIMIT);
-  if (signature.length !== 64 || kgcKey.length !== 32 || spKey.length !== 32) {
+  const types = ["text", "bytes", "bytes", "text", "text", "bytes", "bytes"];
+  const [payload, signature, key, kgc, sp, kgcKey, spKey] = decode(KIND, types, fromBase64url(digits), LIMIT);
+  if (signature.length !== 64 || key.length !== 32 || kgcKey.length !== 32 || spKey.length !== 32) {
     throw new FormatError("this link is damaged: a key or a signature in it has another length");
   }
-  const { task, expires, replaces } = readPayload("invitation", utf8(payload));
+  const { task, expires, device } = readPayload("invitation", utf8(payload));
   if (!TASK.test(task)) throw new FormatError("this link is damaged: it does not name a task");
-  const invitation = documentText("invitation", payload, signature);
-  return { task, invitation, kgc: address(kgc), sp: address(sp || pageOrigin), kgcKey, spKey, expires, replaces: replaces !== "" };
+  const invitation = `${base64url(key)} ${documentText("invitation", payload, signature)}`;
+  return { task, invitation, kgc: address(kgc), sp: address(sp || pageOrigin), kgcKey, spKey, expires, replaces: device > 1 };
 }
 
 /** @param {string} text */

@@ -1,7 +1,7 @@
 // A participant's own keys. WebCrypto holds the private halves: no code of this page can read them.
 
-import { concat, hex, sha256, utf8 } from "./bytes.js";
-import { UnsupportedTask } from "./errors.js";
+import { concat, fromHex, hex, sha256, utf8 } from "./bytes.js";
+import { InvalidKey, UnsupportedTask } from "./errors.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
 /**
@@ -15,6 +15,7 @@ import { UnsupportedTask } from "./errors.js";
  */
 
 const NAME_DIGITS = 20;
+const PKCS8 = fromHex("302e020100300506032b657004220420"); // before the 32 bytes of an Ed25519 private key
 
 /** @param {boolean} [readable] To be wrapped at once, where a browser cannot keep them. @returns {Promise<Keys>} */
 export async function newKeys(readable = false) {
@@ -38,6 +39,19 @@ export async function keysOf(signing, reading) {
  */
 export async function nameOf(signing) {
   return hex(await sha256(concat(utf8("crowdfl participant 1"), signing))).slice(0, NAME_DIGITS);
+}
+
+/**
+ * A key that was given to this phone, both halves as they travel: an invitation's.
+ * @param {Bytes} secret @param {Bytes} publicHalf @returns {Promise<CryptoKeyPair>}
+ */
+export async function signingPair(secret, publicHalf) {
+  try {
+    const privateKey = await crypto.subtle.importKey("pkcs8", concat(PKCS8, secret), { name: "Ed25519" }, false, ["sign"]);
+    return { privateKey, publicKey: await crypto.subtle.importKey("raw", publicHalf, { name: "Ed25519" }, true, ["verify"]) };
+  } catch {
+    throw new InvalidKey("this is not a valid Ed25519 key");
+  }
 }
 
 /**

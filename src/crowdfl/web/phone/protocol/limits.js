@@ -1,4 +1,4 @@
-// Lengths, and limits of messages, as protocols/shares/round/steps.py declares them. Written by tools/steps.py.
+// Lengths, limits of messages and of counts, as Python declares them. Written by tools/steps.py.
 
 /** @typedef {import("./messages.js").Limit} Limit */
 /**
@@ -18,15 +18,18 @@ export const MASK_BYTES = 32;
 export const SAMPLES_BYTES = 16;
 export const SIGNATURE_BYTES = 64;
 export const ROUND_BYTES = 4;
+export const MOST_UNSHOWN = 3;
+export const MOST_DEVICES = 5;
 
 /**
  * Bytes that a field of a message may have, and entries of a list in it.
- * @param {Sizes} sizes @returns {Record<"publication" | "record" | "envelope" | "upload", Limit>}
+ * @param {Sizes} sizes @returns {Record<"publication" | "record" | "end" | "envelope" | "upload", Limit>}
  */
 export function limitsFor({ parameters, ring, count, people, reward, audiences }) {
   return {
     publication: { field: Math.max(parameters * ring, count, 84 * audiences * 2, 254 + 68 * people + 68 * people + 36 * people + 36 * 2 + 36 * audiences * 2), entries: audiences * 2 },
     record: { field: Math.max(68 * people, 36 * people, 36 * 2, 36 * audiences * 2, 64), entries: Math.max(people, audiences * 2, 2) },
+    end: { field: Math.max(68 * people, 36 * people, 64), entries: people },
     envelope: { field: Math.max(reward, 254 + 68 * people + 68 * people + 36 * people + 36 * 2 + 36 * audiences * 2, 32), entries: 0 },
     upload: { field: Math.max(count, parameters * ring, 80), entries: 0 },
   };

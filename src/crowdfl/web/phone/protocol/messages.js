@@ -108,3 +108,8 @@ function decodeList(body, type, limit) {
   }
   return entries;
 }
+
+/** @param {Bytes} bytes Perhaps a message. */
+export function kindOf(bytes) {
+  return bytes[5];
+}

@@ -29,6 +29,15 @@ export async function openReward(task, bundle, keys, envelope, round) {
   requireRewards(task);
   const message = parseEnvelope(task, bundle, envelope);
   if (task.pay === "equal") return equalPart(task, bundle, keys, message.sealed, round);
+  const { amount } = await openHidden(task, bundle, keys, message, round);
+  return amount;
+}
+
+/**
+ * A hidden reward, and what CSP has signed of it: a claim shows that to a CSP that has lost its own.
+ * @param {SharesTask} task @param {Bundle} bundle @param {Keys} keys @param {Envelope} message @param {number} round
+ */
+async function openHidden(task, bundle, keys, message, round) {
   const context = utf8(`crowdfl task ${task.task} round ${round}`);
   const who = utf8(keys.who);
   const body = await openSealed(keys.reading, message.sealed, concat(bind("crowdfl reward 2", context), who));
@@ -37,7 +46,7 @@ export async function openReward(task, bundle, keys, envelope, round) {
   if (v.length !== width) throw new SealBroken("this envelope holds no reward");
   const commitment = await commit(message.mask, message.salt);
   await verify(bundle.cspSigning, bind("crowdfl reward statement 1", context, who, commitment, v), signature);
-  return payable(task, BigInt.asUintN(8 * width, toNumber(v) - message.mask));
+  return { amount: payable(task, BigInt.asUintN(8 * width, toNumber(v) - message.mask)), signed: body };
 }
 
 /**
@@ -62,6 +71,14 @@ export function recordIn(task, bundle, envelope) {
   return task.pay === "equal" ? parseEnvelope(task, bundle, envelope).sealed : null;
 }
 
+/**
+ * The envelope that CSP's record stands for, where equal parts follow from it; else null.
+ * @param {SharesTask} task @param {Bytes} record
+ */
+export function rewardBy(task, record) {
+  return task.pay === "equal" ? encode(ENVELOPE, [0n, new Uint8Array(0), record]) : null;
+}
+
 /** Of equal parts, what SP says of masks is not heard. @param {SharesTask} task @param {Bundle} bundle @param {Bytes} bytes @returns {Envelope} */
 function parseEnvelope(task, bundle, bytes) {
   const [mask, salt, sealed] = decode(ENVELOPE, ["number", "bytes", "bytes"], bytes, limitsOf(task, bundle).envelope);
@@ -82,20 +99,32 @@ function commit(mask, salt) {
 }
 
 /**
- * The signed claim for these rewards; each is opened and checked again. A claim is paid once.
- * @param {SharesTask} task @param {Keys} keys @param {readonly { round: number, envelope: Bytes }[]} rewards
- * @param {Bundle} bundle @returns {Promise<Bytes>}
+ * @typedef {object} Claimed What a claim says. It is cumulative: the newest one names all that can be claimed so far.
+ * @property {readonly { round: number, envelope: Bytes }[]} rewards
+ * @property {readonly number[]} [unused] Rounds that SP's receipt says to owe for an unused upload of.
+ * @property {Bytes} [destination] The hash of the newest sealed one.
+ * @property {number} [counter] Of it; 0 with none.
  */
-export async function makeClaim(task, keys, rewards, bundle) {
+
+/**
+ * The signed claim; each reward is opened and checked again.
+ * @param {SharesTask} task @param {Keys} keys @param {Claimed} claimed @param {Bundle} bundle @returns {Promise<Bytes>}
+ */
+export async function makeClaim(task, keys, { rewards, unused = [], destination = new Uint8Array(0), counter = 0 }, bundle) {
   requireRewards(task);
   const sorted = [...rewards].sort((a, b) => a.round - b.round);
   const rounds = sorted.map(({ round }) => round);
-  if (new Set(rounds).size !== rounds.length) throw new ClaimRefused("a round is claimed twice");
+  const named = [...rounds, ...unused];
+  if (new Set(named).size !== named.length) throw new ClaimRefused("a round is claimed twice");
   const amounts = [];
-  for (const { round, envelope } of sorted) amounts.push(await openReward(task, bundle, keys, envelope, round));
+  const shown = [];
   const envelopes = sorted.map(({ envelope }) => parseEnvelope(task, bundle, envelope));
+  for (const [place, { round, envelope }] of sorted.entries()) {
+    amounts.push(await openReward(task, bundle, keys, envelope, round));
+    shown.push(task.pay === "equal" ? new Uint8Array(0) : (await openHidden(task, bundle, keys, envelopes[place], round)).signed);
+  }
   const [masks, salts] = [envelopes.map(({ mask }) => mask), envelopes.map(({ salt }) => salt)];
-  const fields = [task.task, keys.who, rounds, amounts, masks, salts];
+  const fields = [task.task, keys.who, rounds, amounts, masks, salts, shown, [...unused].sort((a, b) => a - b), destination, counter];
   const unsigned = encode(CLAIM, [...fields, new Uint8Array(0)]);
-  return encode(CLAIM, [...fields, await sign(keys, concat(utf8("crowdfl claim 2"), unsigned))]);
+  return encode(CLAIM, [...fields, await sign(keys, concat(utf8("crowdfl claim 4"), unsigned))]);
 }

@@ -76,7 +76,7 @@ export async function verify(key, message, signature) {
 }
 
 /** @param {Bytes} key @param {Bytes} message @param {Bytes} signature */
-async function isSigned(key, message, signature) {
+export async function isSigned(key, message, signature) {
   try {
     const signer = await crypto.subtle.importKey("raw", key, SIGNING, false, ["verify"]);
     return await crypto.subtle.verify(SIGNING, signer, signature, message);

@@ -1,7 +1,7 @@
 // What a phone needs of a task's settings, with the bounds of crowdfl/settings.py. Other profiles are refused with words.
 
 import { isEnough, privacyOf } from "./accounting.js";
-import { toMillionths } from "./amounts.js";
+import { claimsEarly, toMillionths } from "./amounts.js";
 import { DocumentError, RewardsOff, TooFewParticipants, UnsupportedTask } from "./errors.js";
 import { SAMPLES_BYTES } from "./limits.js";
 
@@ -26,7 +26,9 @@ import { SAMPLES_BYTES } from "./limits.js";
  * @property {boolean} draws Whether people are drawn for each round; if not, everyone is in it.
  * @property {number} rounds
  * @property {bigint} payment Millionths that every round pays; 0 in a task without rewards.
- * @property {number} claimWindow Seconds.
+ * @property {number} roundsUntil The last day of rounds; seconds since 1970.
+ * @property {number} claimsUntil The last day of claims, unless it is extended.
+ * @property {boolean} claimsEarly Whether a round's reward can be claimed while the task runs: what anyone can compute from CSP's record.
  * @property {number} window Seconds in which a round takes uploads.
  * @property {string} pay What rewards follow: equal, samples, distance or none.
  * @property {string} check Whether uploads out of bounds are left out.
@@ -76,9 +78,8 @@ const FITS = {
   noise: optional((value) => value === "any"),
   sigma: optional(within(1, 2 ** 24, Number.isInteger)),
   reference: (value) => typeof value === "boolean",
-  strategy: (value) => value === "discard" || value === "retransmit",
   window: above(0, LARGEST),
-  grace: within(0, LARGEST),
+  late: within(0, LARGEST),
   min_participants: within(3, LARGEST, Number.isInteger),
   per_round: optional(within(3, LARGEST, Number.isInteger)),
   cohort: within(2, LARGEST, Number.isInteger),
@@ -94,7 +95,7 @@ const FITS = {
 };
 
 const MOMENT = /^[0-9T:.+Z-]{10,40}$/;
-const DAILY = /^[0-2][0-9]:[0-5][0-9]( [A-Za-z0-9_+/-]{1,60})?$/;
+const DAILY = /^day at [0-2][0-9]:[0-5][0-9]( [A-Za-z0-9_+/-]{1,60})?$/;
 const isMoment = optional((value) => MOMENT.test(String(value)) && !Number.isNaN(Date.parse(String(value))));
 
 /** When people join and when rounds are. @type {Record<string, (value: unknown) => boolean>} */
@@ -102,11 +103,11 @@ const PLAN_FITS = {
   enrol_until: isMoment,
   start_at: isMoment,
   start_with: optional(within(3, LARGEST, Number.isInteger)),
-  every: optional(above(0, 1e9)),
-  daily: optional((value) => DAILY.test(String(value))),
+  every: optional((value) => typeof value === "string" ? DAILY.test(value) : above(0, 1e9)(value)),
   closes: (value) => value === "everyone" || value === "deadline",
   goal: optional(within(3, LARGEST, Number.isInteger)),
   unused_pay: optional(isAmount),
+  room: within(0, 1e9),
 };
 
 const isLine = (/** @type {unknown} */ value) => typeof value === "string" && value.length <= 400;
@@ -200,7 +201,9 @@ export function sharesTask({ task, body }) {
     draws: settings.per_round !== null,
     rounds: settings.rounds,
     payment: pay === "none" ? 0n : budget,
-    claimWindow: body.claim_window,
+    roundsUntil: body.rounds_until,
+    claimsUntil: body.claims_until,
+    claimsEarly: claimsEarly(settings),
     window: settings.window,
     pay,
     check: settings.check,

@@ -3,7 +3,7 @@
 
 import { SlotOverflow } from "./errors.js";
 
-/** @typedef {import("./chain.js").Integers} Integers */
+/** @typedef {BigInt64Array<ArrayBuffer>} Integers */
 /** @typedef {import("./settings.js").ServerStep} ServerStep */
 /** @typedef {Float64Array<ArrayBuffer>} Floats */
 

@@ -6,7 +6,7 @@ import { plot } from "../../../web/common/plot.js";
 import { actionButton, card, facts, part, title } from "../../../web/common/parts.js";
 import { endingWords, t } from "../../../web/common/text.js";
 import { download } from "../download.js";
-import { grouped, mineWord, plainly, reasonWords, roundWord, sentence } from "../messages.js";
+import { differenceWords, grouped, mineWord, plainly, reasonWords, roundWord, sentence } from "../messages.js";
 
 /** @typedef {import("../types.js").Model} Model */
 /** @typedef {import("../types.js").Campaign} Campaign */
@@ -19,9 +19,10 @@ export function detailsView(model, task) {
   const results = part("div", null, (/** @type {RoundView[]} */ rounds) => outcome(rounds));
   const agreed = part("div", null, (/** @type {Campaign["consent"]} */ consent) => consent ? [consented(model, task, consent)] : []);
   const receipts = part("div", null, (/** @type {Campaign["receipts"]} */ found) => found.length ? [proofs(found)] : []);
+  const differing = part("div", null, (/** @type {Differing} */ found) => found.differences.length ? [differences(model, task, found)] : []);
   const papers = part("div", null, (/** @type {Names} */ known) => [names(known)]);
   const look = h("link", { rel: "stylesheet", href: "../web/common/plot.css" });
-  const element = h("div", null, look, title(t("details.title")), results.element, agreed.element, receipts.element, papers.element);
+  const element = h("div", null, look, title(t("details.title")), differing.element, results.element, agreed.element, receipts.element, papers.element);
   const update = () => {
     const campaign = model.get(task);
     if (!campaign) return;
@@ -29,6 +30,7 @@ export function detailsView(model, task) {
     agreed.show(campaign.consent);
     receipts.show(campaign.receipts);
     const { who, sp, kgc, definition, ended } = campaign;
+    differing.show({ differences: campaign.differences, contact: definition?.who?.contact ?? "", payer: definition?.payer ?? "" });
     papers.show({ task, who, sp, kgc, requester: definition?.requester ?? null, ended });
   };
   update();
@@ -88,6 +90,22 @@ function consented(model, task, { version, at }) {
     if (copy) download(copy.name, copy.text, "application/json");
   });
   return card(t("details.consent"), h("p", null, t("details.agreed", { version, when: formatTime(at) })), save, trouble);
+}
+
+/** @typedef {{ differences: Campaign["differences"], contact: string, payer: string }} Differing */
+
+/** What each said, and whom to show it to. @param {Model} model @param {string} task @param {Differing} found */
+function differences(model, task, { differences: found, contact, payer }) {
+  const trouble = h("div");
+  const save = actionButton(t("evidence.save"), trouble, async () => {
+    const copy = await model.evidence(task);
+    if (copy) download(copy.name, copy.text, "application/json");
+  });
+  const lines = found.map(({ round, said, signed }) => h("li", null, differenceWords(round, said, signed)));
+  return card(t("evidence.title"), h("ul", null, ...lines), h("p", null, t("evidence.keep")), facts([
+    contact !== "" && [t("evidence.contact"), plainly(contact)],
+    payer !== "" && [t("evidence.payer"), h("code.wrap", null, payer)],
+  ]), save, trouble);
 }
 
 /** @typedef {{ task: string, who: string | null, sp: string, kgc: string, requester: string | null, ended: import("../../../web/common/text.js").Ending | null }} Names */

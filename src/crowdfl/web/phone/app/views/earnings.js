@@ -1,8 +1,8 @@
-// What was earned, round by round, the one claim at the end, and where it is to be paid.
+// What was earned, round by round, what is claimed of it, and where it is to be paid.
 
 import { h, table } from "../../../web/common/dom.js";
-import { duration, formatTime, money } from "../../../web/common/format.js";
-import { actionButton, ask, button, form, labelled, notice, part, title } from "../../../web/common/parts.js";
+import { formatTime, money } from "../../../web/common/format.js";
+import { actionButton, button, form, labelled, notice, part, title } from "../../../web/common/parts.js";
 import { isSaid, listOf, t, together } from "../../../web/common/text.js";
 import { grouped, reasonWords, sentence } from "../messages.js";
 
@@ -11,8 +11,6 @@ import { grouped, reasonWords, sentence } from "../messages.js";
 /** @typedef {import("../types.js").RoundView} RoundView */
 /** @typedef {import("../types.js").ClaimView} ClaimView */
 /** @typedef {import("../types.js").PayToView} PayToView */
-
-const ENDED = ["due", "sent", "paid", "refused"]; // claims of a campaign that is over
 
 /** @param {Model} model @param {string} task */
 export function earningsView(model, task) {
@@ -24,11 +22,11 @@ export function earningsView(model, task) {
   const update = () => {
     const campaign = model.get(task);
     if (!campaign) return;
-    const { definition, rewards, payTo } = campaign;
+    const { definition, rewards, payTo, phase } = campaign;
     const currency = definition?.settings.currency;
     total.show(money(rewards, currency));
-    claim.show({ claim: campaign.claim, amount: money(campaign.claim.amount, currency), window: definition?.claim_window ?? 0 });
-    where.show(payTo.asked && ENDED.includes(campaign.claim.state) ? payTo : null);
+    claim.show({ claim: campaign.claim, amount: money(campaign.claim.amount, currency), claimed: money(campaign.claim.claimed, currency) });
+    where.show(payTo.asked && phase !== "invited" ? payTo : null);
     history.show({ rounds: campaign.rounds, currency });
   };
   update();
@@ -38,46 +36,43 @@ export function earningsView(model, task) {
 
 /** @param {RoundView[]} rounds @param {string} [currency] */
 function byRound(rounds, currency) {
-  const rows = rounds.map(({ number, reward, reason }) => {
+  const rows = rounds.map(({ number, reward, reason, claimed }) => {
     const known = reward !== null || (reason && reason !== "not_shown");
-    return [number, known ? money(reward ?? 0n, currency) : t("common.notKnown"), reason ? reasonWords(reason) : ""];
+    const claim = reward !== null ? t(`claimState.${claimed ?? "none"}`) : "";
+    return [number, known ? money(reward ?? 0n, currency) : t("common.notKnown"), claim, reason ? reasonWords(reason) : ""];
   });
-  const columns = [t("details.round"), t("details.earned"), t("earnings.why")];
+  const columns = [t("details.round"), t("details.earned"), t("earnings.state"), t("earnings.why")];
   return table(t("earnings.byRound"), columns, rows, { numbers: [0, 1], empty: t("details.none") });
 }
 
-/** @typedef {{ claim: ClaimView, amount: string, window: number }} Claimed */
+/** @typedef {{ claim: ClaimView, amount: string, claimed: string }} Claimed */
 
 /** @param {Model} model @param {string} task @param {Claimed} shown */
-function claiming(model, task, { claim, amount, window }) {
+function claiming(model, task, { claim, amount, claimed }) {
   const trouble = h("div");
-  const question = { title: t("earnings.restAsk"), text: [t("earnings.restWhat")], action: t("earnings.restDo") };
-  const rest = button(t("earnings.rest"), () => ask(question, () => model.claim(task, true)));
-  rest.hidden = true;
-  const send = actionButton(t("earnings.send"), trouble, () => model.claim(task, false).catch((wrong) => {
-    rest.hidden = wrong?.name !== "NotReady";
-    throw wrong;
-  }), { kind: "main", id: "claim" });
+  const send = actionButton(t("earnings.send"), trouble, () => model.claim(task), { kind: "main", id: "claim" });
+  const listed = (/** @type {number[]} */ rounds) => listOf(rounds.map(String));
   return [
-    h("p", { role: "status" }, words(claim, amount, window)),
-    claim.short?.length && notice("bad", t("earnings.short", { rounds: listOf(claim.short.map(String)) })),
+    h("p", { role: "status" }, together(words(claim, amount), (claim.claimed > 0n || claim.state === "claimed") && t("earnings.claimed", { amount: claimed }))),
+    claim.disputed?.length && notice("warn", t("earnings.disputed", { rounds: listed(claim.disputed) })),
+    claim.short?.length && notice("bad", t("earnings.short", { rounds: listed(claim.short) })),
     claim.why && notice(claim.state === "refused" ? "bad" : "warn", t("errors.detail", { words: sentence(claim.why) })),
-    ["due", "sent", "refused", "expired"].includes(claim.state) && h("div.buttons", null, send, rest), // the last two by the platform's word, which may change
+    ["due", "sent", "refused", "expired"].includes(claim.state) && h("div.buttons", null, send), // the last two by the platform's word, which may change
     trouble,
   ];
 }
 
-/** @param {ClaimView} claim @param {string} amount @param {number} window */
-function words({ state, until }, amount, window) {
-  const end = until === null ? "" : t("earnings.until", { when: formatTime(until) });
+/** @param {ClaimView} claim @param {string} amount Not claimed yet. */
+function words({ state, until, early }, amount) {
+  const when = until === null ? "" : formatTime(until);
   switch (state) {
     case "none": return t("earnings.none");
-    case "later": return t("earnings.later", { time: duration(window) });
-    case "due": return together(t("earnings.due", { amount }), end);
-    case "sent": return together(t("earnings.sent", { amount }), end);
-    case "paid": return t("earnings.paid", { amount });
-    case "refused": return t("earnings.refused");
-    default: return t("earnings.tooLate");
+    case "later": return t(early ? "earnings.laterEarly" : "earnings.later", { when });
+    case "due": return together(t("earnings.due", { amount }), when && t("earnings.until", { when }));
+    case "sent": return together(t("earnings.sent", { amount }), when && t("earnings.until", { when }));
+    case "claimed": return "";
+    case "refused": return t("earnings.refused", { amount });
+    default: return t("earnings.tooLate", { amount });
   }
 }
 

@@ -6,6 +6,7 @@ import { button, notice, part, title } from "../../../web/common/parts.js";
 import { between, t, together } from "../../../web/common/text.js";
 import { isPaid } from "../../protocol/amounts.js";
 import { short } from "../about.js";
+import { differenceWords } from "../messages.js";
 import { isReached } from "../reach.js";
 import { hashOf } from "../router.js";
 import { nameOf, roundsOf, standingOf } from "../standing.js";
@@ -24,11 +25,12 @@ export function homeView(model, task) {
   const bar = part("div.bar", null, (/** @type {Campaign["now"]} */ now) => progress(now));
   const trouble = part("div", null, (/** @type {{ problem: string | null, waits: string | null }} */ wrong) => troubles(model, task, wrong));
   const mixed = part("div", null, (/** @type {boolean} */ twice) => twice ? [notice("warn", t("home.mixedUp"), between(), h("a", { href: hashOf("record", task), id: "to-check" }, t("home.check")))] : []);
+  const differing = part("div", null, (/** @type {Campaign["differences"]} */ found) => found.length ? [differs(task, found)] : []);
   const doing = part("div.buttons", null, (/** @type {Doing} */ shown) => buttons(task, shown));
   const tiles = part("dl.tiles", null, (/** @type {Figures} */ figures) => tilesOf(task, figures));
   const reminders = reminding(model, task);
   const element = h("div.home", null, title(nameOf(model.get(task))),
-    h("section.card", { "aria-label": t("home.now") }, words.element, bar.element, trouble.element, mixed.element, doing.element), tiles.element, reminders.element,
+    h("section.card", { "aria-label": t("home.now") }, words.element, bar.element, trouble.element, differing.element, mixed.element, doing.element), tiles.element, reminders.element,
     h("p", null, h("a", { href: hashOf("details", task), id: "to-details" }, t("home.details"))));
   const update = () => {
     const campaign = model.get(task);
@@ -38,6 +40,7 @@ export function homeView(model, task) {
     words.show(said);
     bar.show(now);
     trouble.show({ problem, waits: now.kind === "waiting" && isReached() ? now.why : null });
+    differing.show(campaign.differences);
     mixed.show(campaign.rounds.filter(({ leftOut }) => leftOut === "not_in_line").length >= TWICE);
     doing.show({ act, records: phase === "joined" && now.kind !== "elsewhere" && !campaign.stopped });
     tiles.show(figuresOf(campaign));
@@ -45,6 +48,13 @@ export function homeView(model, task) {
   };
   update();
   return { element, update };
+}
+
+/** The platform's word and the signed record, of the last round in which they differ. @param {string} task @param {Campaign["differences"]} found */
+function differs(task, found) {
+  const { round, said, signed } = found[found.length - 1];
+  return notice("bad", together(differenceWords(round, said, signed), t("evidence.counts")), between(),
+    h("a", { href: hashOf("details", task), id: "to-evidence" }, t("evidence.show")));
 }
 
 /** @param {Campaign["now"]} now */
@@ -80,18 +90,19 @@ function buttons(task, { act, records }) {
 function figuresOf(campaign) {
   const { rounds, next, enrolled, rewards, claim, definition, phase, noise } = campaign;
   const done = rounds.filter(({ state }) => state === "rewarded" || state === "aborted").length;
+  const claimed = phase !== "joined" && claim.state === "claimed"; // of a task under way more comes
   return { of: roundsOf(campaign), begun: rounds.length, done, mine: rounds.map(({ mine }) => mine === "arrived"), next: phase === "joined" ? next : null,
-    enrolled, earned: isPaid(definition) ? money(rewards, definition?.settings.currency) : null, paid: claim.state === "paid", noise };
+    enrolled, earned: isPaid(definition) ? money(claimed ? claim.claimed : rewards, definition?.settings.currency) : null, claimed, noise };
 }
 
 /** @param {string} task @param {Figures} figures */
-function tilesOf(task, { of, begun, done, mine, next, enrolled, earned, paid, noise }) {
+function tilesOf(task, { of, begun, done, mine, next, enrolled, earned, claimed, noise }) {
   return [
     tile(t("home.rounds"), h("span.figure", null, begun ? t("home.roundOf", { round: begun, of }) : t("home.roundsAhead", { count: of })),
       of <= MOST_STEPS && steps(of, done, mine)),
     next !== null && tile(t("home.next"), h("span.figure", null, formatTime(next))),
     enrolled !== null && tile(t("home.people"), h("span.figure", null, t("home.joined", { count: enrolled }))),
-    earned !== null && tile(t(paid ? "home.paid" : "home.earned"), h("span.figure", null, earned), h("a", { href: hashOf("earnings", task), id: "earned" }, t("home.earnings"))),
+    earned !== null && tile(t(claimed ? "home.claimed" : "home.earned"), h("span.figure", null, earned), h("a", { href: hashOf("earnings", task), id: "earned" }, t("home.earnings"))),
     noise !== null && tile(t("home.epsilon"), h("span.figure", null, short(noise.charged ? noise.epsilon : 0)), h("span.soft", { id: "spent" }, chargedWords(noise))),
   ];
 }

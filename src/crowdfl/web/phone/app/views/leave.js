@@ -24,8 +24,8 @@ export function leaveView(model, task) {
 /** @param {Campaign | undefined} campaign */
 function pick(campaign) {
   if (!campaign) return null;
-  const { task, phase, rewards, claim, withdrawn, definition } = campaign;
-  return { task, phase, amount: rewards > 0n ? money(rewards, definition?.settings.currency) : null, claim: claim.state, withdrawn };
+  const { task, phase, claim, withdrawn, definition } = campaign;
+  return { task, phase, amount: claim.amount > 0n ? money(claim.amount, definition?.settings.currency) : null, claim: claim.state, withdrawn };
 }
 
 /** @param {Model} model @param {NonNullable<Shown>} campaign */
@@ -55,7 +55,7 @@ function withdrawing(model, { task, phase, withdrawn }) {
 
 /** @param {Model} model @param {NonNullable<Shown>} campaign */
 function forgetting(model, { task, phase, amount, claim }) {
-  const owed = amount !== null && !["paid", "expired", "refused", "none"].includes(claim);
+  const owed = amount !== null && !["expired", "refused"].includes(claim);
   const text = [t("leave.forgetWhat"), owed && t("leave.forgetOwed", { amount }), phase === "joined" && t("leave.forgetLeaves")];
   const question = { title: t("leave.forgetAsk"), text: text.filter(Boolean), action: t("leave.forgetDo") };
   const forget = button(t("leave.forget"), () => ask(question, async () => {

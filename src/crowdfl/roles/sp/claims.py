@@ -1,0 +1,245 @@
+"""Claims: what CSP attests of a person and a round, and what SP owes beside it, is booked once.
+
+SP compares a claim with its books item by item. What CSP has attested is paid. An unused upload that the books owe for is paid
+too, once its round is over. Any other is disputed: what its round has kept for unused uploads is held until the operator has
+looked at both proofs, the signed claim and the books. Whatever is refused of one item, the others are paid.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+
+from crowdfl.documents.destination import SEALED_BYTES
+from crowdfl.errors import (
+    ClaimRefused,
+    Conflict,
+    FormatError,
+    NotReady,
+    OlderDestination,
+    SettingsError,
+    TooLate,
+    UnknownPayment,
+    WrongAmount,
+)
+from crowdfl.protocols.capabilities import PaysOpenly
+from crowdfl.protocols.claims import Attested, Claim, ClaimsSp
+from crowdfl.protocols.messages import Limits
+from crowdfl.protocols.profile import ChecksClaims, Profile
+from crowdfl.protocols.registry import profile_named
+from crowdfl.roles.records import DisputeState, PaidClaim, StoredDispute, StoredTask, TaskState
+from crowdfl.roles.sp.core import ENDED, UNDER_WAY, LedgerPorts, SpCore
+from crowdfl.roles.sp.ledger import Ledger, disputed_account, earned_account, owed_account, unused_account
+from crowdfl.roles.sp.money import book_instalment, keep_statement, offer_destination
+from crowdfl.roles.sp.results import read_result
+from crowdfl.roles.sp.rounds import find_envelope
+from crowdfl.roles.sp.uploads import RoundAggregators
+
+_ROOM = 4096
+
+
+class Claims:
+    """`pay` can be repeated: the same claim again is the same payment."""
+
+    def __init__(self, core: SpCore, aggregators: RoundAggregators) -> None:
+        self._core, self._ports, self._aggregators = core, core.ports, aggregators
+
+    def pay(self, task: str, request: bytes) -> PaidClaim:
+        """Book what is new in a claim that CSP attests; each round pays from its own budget."""
+        if self._ports.store.task(task).state == TaskState.SETTLED:
+            return self._settled(task, request)
+        self._require_open(task)
+        sp = self._aggregators.claiming(task, request)
+        claim = sp.check_claim(request)
+        known = self._booked(claim)
+        if known is not None:
+            return known
+        self._core.require_in_time_to_claim(task)
+        attested = sp.attested(request, self._attested(request, claim, sp))
+        with self._ports.store.transaction():
+            stored = self._ports.store.task(task)
+            _require_not_settled(stored.state)  # CSP may have taken its time
+            keep_statement(self._ports.store, attested.statement)
+            self._book(stored, request, attested)
+            return self._answer(claim, attested.amounts)
+
+    def _settled(self, task: str, request: bytes) -> PaidClaim:
+        """Of books that are closed, by this very claim perhaps, whose answer was lost."""
+        spec = self._core.definition(task).spec
+        limits = Limits(None, 0, spec.settings.rounds, longest=len(request))
+        who = Claim.from_bytes(request, limits).participant
+        claim = ClaimsSp(spec, b"", {who: self._core.identity(task, who).signing}, limits).check(request)
+        known = self._booked(claim)
+        if known is None:
+            raise _SETTLED
+        return known
+
+    def _require_open(self, task: str) -> None:
+        """Where anyone can compute what a round pays, as soon as one is rewarded; else after the last round, so that no amount
+        tells anything between rounds."""
+        found = self._ports.store.status(task)
+        _require_not_settled(found.state)
+        profile = self._profile(task)
+        if isinstance(profile, PaysOpenly) and profile.pays_openly(self._core.definition(task).settings):
+            return
+        last = found.rounds[-1][0] if found.rounds else None
+        if found.state not in ENDED or (last is not None and last.state in UNDER_WAY):
+            raise NotReady("rewards of this task are claimed after its last round: ask again then")
+
+    def _profile(self, task: str) -> Profile:
+        return profile_named(self._core.definition(task).settings.profile)
+
+    def _attested(self, request: bytes, claim: Claim, sp: ChecksClaims) -> bytes:
+        """A CSP that was set back is told of the claimant again, and shown its own signed records, which SP has kept."""
+        csp, longest, task, who = self._ports.csp, len(request) + _ROOM, claim.task, claim.participant
+        try:
+            return csp.answer(task, sp.claim_request(request, lambda: self._served(claim)), longest)
+        except (WrongAmount, OlderDestination):
+            raise
+        except ClaimRefused:
+            csp.enrol(task, self._ports.store.participant(task, who).certificate)
+            return csp.answer(task, sp.shown_claim(request, self._served(claim)), longest)
+
+    def _served(self, claim: Claim) -> dict[int, bytes]:
+        """The envelopes of the claimed rounds, those that are here."""
+        task, store, blobs = claim.task, self._ports.store, self._ports.blobs
+        rewarded = [one for one in store.rounds(task) if one.rewards is not None and one.number in claim.rounds]
+        served = {
+            one.number: find_envelope(read_result(blobs, task, one, "rewards"), claim.participant) for one in rewarded
+        }
+        return {number: envelope for number, envelope in served.items() if envelope is not None}
+
+    def limit(self, task: str) -> int:
+        """Bytes that are read of a claim: no honest one is longer, and one that is a little longer is told what is wrong."""
+        settings = self._core.definition(task).settings
+        return self._profile(task).claim_bytes(settings, settings.rounds) + _ROOM
+
+    def pay_to(self, task: str, who: str, sealed: bytes) -> None:
+        """Where a participant is to be paid, for the payer alone; another takes its place until all is paid."""
+        if not self._core.definition(task).payer:
+            raise Conflict("this task asks nobody where to be paid")
+        if len(sealed) != SEALED_BYTES:
+            raise FormatError(f"a sealed destination has {SEALED_BYTES} bytes, not {len(sealed)}")
+        offer_destination(self._ports.store, task, who, sealed)
+
+    def _booked(self, claim: Claim) -> PaidClaim | None:
+        """What this claim comes to, if there is nothing new in it; CSP need not be asked."""
+        ledger, store, task, who = self._core.ledger(claim.task), self._ports.store, claim.task, claim.participant
+        payee, paid = store.payee(task, who), ledger.paid().get(who, {})
+        settled = ledger.paid_unused().get(who, {}).keys() | {one.number for one in store.disputes(task, who)}
+        is_said = bool(payee.statement) and payee.named == claim.destination
+        if is_said and set(claim.rounds) <= paid.keys() and set(claim.unused) <= settled:
+            return self._answer(claim, dict(zip(claim.rounds, claim.amounts, strict=True)))
+        return None
+
+    def _book(self, stored: StoredTask, request: bytes, attested: Attested) -> None:
+        """Movements, disputes and payment together. The caller holds a transaction."""
+        task, who, store = stored.task, attested.claim.participant, self._ports.store
+        ledger = self._core.ledger(task)
+        before, budgets = ledger.paid().get(who, {}), ledger.budgets()
+        _require_within(attested.amounts, budgets)
+        new = {n: amount for n, amount in attested.amounts.items() if n in budgets and n not in before}
+        paid = {number: min(amount, ledger.balance(earned_account(number))) for number, amount in new.items()}
+        store.post(task, *(ledger.pay(who, number, amount) for number, amount in paid.items()))
+        word = sum(self._book_unused(stored, who, number, request) for number in attested.claim.unused)
+        ledger = self._core.ledger(task)
+        booked = len(ledger.paid().get(who, {})) + len(ledger.paid_unused().get(who, {}))
+        book_instalment(store, stored, who, booked, sum(paid.values()), word, self._core.probably_now())
+
+    def _book_unused(self, stored: StoredTask, who: str, number: int, request: bytes) -> int:
+        """Millionths that are paid for an unused upload: what the books owe for it, once its round is over.
+
+        What is owed to whoever was counted after all, and what the books do not owe, is held for the operator.
+        """
+        task, store, ledger = stored.task, self._ports.store, self._core.ledger(stored.task)
+        is_decided = number in ledger.paid_unused().get(who, {}) or store.dispute(task, who, number) is not None
+        round_ = next((one for one in store.rounds(task) if one.number == number), None)
+        is_over = round_.is_over if round_ is not None else stored.state in ENDED
+        if is_decided or not is_over or not 1 <= number <= self._core.definition(task).settings.rounds:
+            return 0
+        counted = store.upload_context(task, number, [who]).uploads.get(who)
+        owed = ledger.unused(who).get(number, 0)
+        if owed and counted is None:
+            store.post(task, ledger.pay_unused(who, number, owed))
+            return owed
+        amount = self._core.definition(task).plan.each_unused
+        source = owed_account(who) if owed else unused_account(number)
+        held = owed or min(amount, ledger.balance(source))
+        books = {
+            "round": "unknown" if round_ is None else str(round_.state),
+            "upload": None if counted is None else counted.digest,
+            "owed": owed,
+            "held": held,
+        }
+        if held:
+            store.post(task, ledger.dispute(who, number, source, held))
+        now = self._core.probably_now()
+        store.add_dispute(StoredDispute(task, who, number, amount, request, json.dumps(books), DisputeState.OPEN, now))
+        return 0
+
+    def _answer(self, claim: Claim, attested: Mapping[int, int]) -> PaidClaim:
+        """By the books. A round that is not over yet is left out; an unused upload that the operator refused pays nothing."""
+        task, who = claim.task, claim.participant
+        ledger = self._core.ledger(task)
+        paid, unused = ledger.paid().get(who, {}), ledger.paid_unused().get(who, {})
+        disputes = {one.number: one for one in self._ports.store.disputes(task, who) if one.number not in unused}
+        answer = PaidClaim(
+            {number: paid.get(number, 0) for number in claim.rounds},
+            {n: unused.get(n, 0) for n in claim.unused if n in unused or _is_refused(disputes.get(n))},
+            {n: disputes[n].amount for n in claim.unused if n in disputes and not _is_refused(disputes[n])},
+        )
+        short = sorted(number for number, amount in attested.items() if answer.paid[number] < amount)
+        if short:
+            self._core.options.events("a round held less than was claimed of it", task=task, rounds=short)
+        return answer
+
+
+def _is_refused(dispute: StoredDispute | None) -> bool:
+    return dispute is not None and dispute.state is DisputeState.REFUSED
+
+
+_SETTLED = TooLate("the books of this task are closed: what was unclaimed went back to the requester")
+
+
+def _require_not_settled(state: str) -> None:
+    if state == TaskState.SETTLED:
+        raise _SETTLED
+
+
+def _require_within(attested: Mapping[int, int], budgets: Mapping[int, int]) -> None:
+    """A reward is a part of its round's budget, whatever CSP signs. A round that SP has not rewarded, or lost, pays nothing."""
+    for number, amount in attested.items():
+        if not 0 <= amount <= budgets.get(number, amount):
+            raise WrongAmount(f"the claim for round {number} is outside what the round had to give")
+
+
+_DECIDED = {"pay": DisputeState.PAID, "refuse": DisputeState.REFUSED}
+
+
+def resolve_dispute(ports: LedgerPorts, task: str, who: str, number: int, how: str) -> None:
+    """What the operator has decided about an unused upload. Final; safe to repeat."""
+    if how not in _DECIDED:
+        raise SettingsError(f"a dispute is resolved as {' or '.join(_DECIDED)}, not {how!r}")
+    store, state = ports.store, _DECIDED[how]
+    with store.transaction():
+        known = store.dispute(task, who, number)
+        if known is None:
+            raise UnknownPayment(f"nothing of {who} in round {number} of task {task} is disputed")
+        if known.state is state:
+            return
+        if known.state is not DisputeState.OPEN:
+            raise Conflict(f"this dispute was decided before, as {known.state}, and that is final")
+        stored, ledger, now = store.task(task), Ledger(store.movements(task)), ports.clock.now()
+        held = ledger.balance(disputed_account(who, number))
+        if state is DisputeState.PAID:
+            if not held:
+                raise Conflict("its round has nothing left for unused uploads: pay it yourself, and refuse it here")
+            store.post(task, ledger.pay_disputed(who, number, held))
+            ledger = Ledger(store.movements(task))
+            booked = len(ledger.paid().get(who, {})) + len(ledger.paid_unused().get(who, {}))
+            book_instalment(store, stored, who, booked, 0, held, now)
+        elif held:
+            ledger.post(back := ledger.release(who, number, held))
+            store.post(task, back)
+            if stored.state == TaskState.SETTLED:  # its other money has gone back already
+                store.post(task, ledger.refund(f"disputed {who} round {number}"))
+        store.change_dispute(replace(known, state=state, since=now))
