@@ -18,7 +18,6 @@ pytestmark = pytest.mark.second
 
 GUIDES = ("tutorial", "own-data", "own-model", "organisations")
 LEFT_OUT = 2  # blocks of a page that no test can run, at most
-WORDS = 600  # of a page that teaches, beside its code
 
 
 def on_free_ports(page: str) -> str:
@@ -68,11 +67,6 @@ def test_a_guide_is_run_nearly_whole(guide):
     assert sum(block.said == "no-run" for block in found) <= LEFT_OUT
     assert [block for block in found if block.said not in ("", "no-run") and block.title is None] == []
 
-
-@pytest.mark.parametrize("guide", [*GUIDES, "phone"])
-def test_a_page_that_teaches_is_short(guide):
-    page = (ROOT / "docs" / f"{guide}.md").read_text(encoding="utf-8")
-    assert len(re.sub(r"^```.*?^```$", "", page, flags=re.MULTILINE | re.DOTALL).split()) <= WORDS
 
 
 def test_a_server_that_cannot_listen_ends_the_rehearsal_with_its_reason(tmp_path):

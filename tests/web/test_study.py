@@ -94,6 +94,8 @@ NOTIFIED = (
     "async () => (await (await navigator.serviceWorker.ready).getNotifications()).map(({ title }) => title).join()"
 )
 
+KEPT_WORDS = "async () => (await (await caches.match('words.json'))?.json())?.opened.title"
+
 
 class PushService(http.server.BaseHTTPRequestHandler):
     """One of the test's own. It keeps who was told what, as only the browser that subscribed can read it."""
@@ -404,6 +406,7 @@ def require_round(requester: Requester, task: str, number: int) -> None:
 def show_reminder(phone: Visitor) -> None:
     """What came for it, as Chromium's test interface delivers it: in the language that its owner has chosen since."""
     phone.page.evaluate("navigator.serviceWorker.ready")
+    browsers.until(phone.page, f"async () => (await ({KEPT_WORDS})()) === 'Eine Runde hat begonnen'")
     session, registrations = phone.context.new_cdp_session(phone.page), []
     session.on("ServiceWorker.workerRegistrationUpdated", lambda found: registrations.extend(found["registrations"]))
     session.send("ServiceWorker.enable")
