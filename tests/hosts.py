@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.crypto.compute import Threads
+from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.signed import Definition
 from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.protocols.profile import Tools
@@ -108,14 +109,17 @@ class Desk(Host):
         payer: bytes = b"",
         study: Mapping[str, Any] | None = None,
         at: float = 1000.0,
+        recruiter: SigningKey | None = None,
         **settings: Any,
     ) -> None:
-        """`study`: what the definition says besides, such as a consent; `at`: when the task is made, in Unix time."""
+        """`study`: what the definition says besides, such as a consent; `at`: when the task is made, in Unix time; `recruiter`:
+        SP's key, of a task that it lists."""
         self.folder, self.settings = folder, TaskSettings.of(**(SMALL_TASK | settings))
         super().__init__(test_tools(), disk=FileDisk(folder, durable=False), clock=ManualClock(at))
         self.initial = INITIAL_MODEL
         self.options.payer = self.requester.payer = payer
-        definition = small_definition(self.settings)
+        self.options.signing = recruiter
+        definition = replace(small_definition(self.settings), recruits=recruiter is not None)
         self.task = self.create(replace(definition, plan=PlanSettings(**plan or {}), **study or {}), self.initial)
 
     @classmethod

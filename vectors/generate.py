@@ -431,9 +431,9 @@ def _document(kind: str, body: dict[str, str | int | float], signer: str) -> str
     return f"crowdfl {kind} {_letters(signature)} {payload}"
 
 
-def _invitation(signer: str = "requester", task: str = TASK, device: int = 1) -> str:
+def _invitation(signer: str = "requester", task: str = TASK, device: int = 1, number: str = NUMBER) -> str:
     """Of a key whose private half the link carries."""
-    body = {"task": task, "number": NUMBER, "device": device, "key": _public("link"), "expires": 2000000000.0}
+    body = {"task": task, "number": number, "device": device, "key": _public("link"), "expires": 2000000000.0}
     return _document("invitation", body, signer)
 
 
@@ -486,6 +486,7 @@ def enrolment() -> Json:
     mine, bundle = _raw_keys("mine"), stream("bundle", 9)
     signing, reading = (key.public_key().public_bytes_raw().hex() for key in mine)
     certificate = _certificate()
+    place = hashlib.sha256(b"crowdfl recruited 1" + bytes.fromhex(_public("link"))).hexdigest()[:32]
     opened = b"CFLM\2\x47"  # version 2, kind 71
     for field in (certificate.encode(), bundle):
         opened += struct.pack(">I", len(field)) + field
@@ -505,6 +506,8 @@ def enrolment() -> Json:
         ("with an invitation that KGC has signed", _certificate(_invitation("kgc")), "BadSignature"),
         ("with an invitation that its recruiter has signed, for a second device",
          _certificate(_invitation("recruiter", device=2), _request(device=2)), "BadSignature"),
+        ("with an invitation that its recruiter has signed, for another place than its key's",
+         _certificate(_invitation("recruiter")), "InvitationRefused"),
         ("with an invitation to another task", _certificate(_invitation(task="f" * 64)), "InvitationRefused"),
         *((f"with a request {name}", _certificate(request=request), error) for name, request, error in requests),
     ]  # fmt: skip
@@ -525,7 +528,7 @@ def enrolment() -> Json:
         "context": _context(TASK, NUMBER, 1, signing, reading),
         "opened": opened.hex(),
         "certificate": certificate,
-        "recruited": _certificate(_invitation("recruiter")),
+        "recruited": _certificate(_invitation("recruiter", number=place), _request(number=place)),
         "bundle": bundle.hex(),
         "bad": [{"name": name, "request": request, "error": error} for name, request, error in requests],
         "bad certificates": [{"name": name, "certificate": text, "error": error} for name, text, error in certificates],

@@ -292,6 +292,10 @@ class TaskFull(CampaignError):
     """Every place of the task is taken."""
 
 
+class TooManyJoins(CampaignError):
+    """More places were asked for than this platform gives out in an hour: come back later."""
+
+
 class EnrolmentOver(CampaignError):
     """The task's plan lets nobody join any more."""
 
@@ -330,6 +334,10 @@ class Forbidden(CampaignError):
 
 class Replaced(Forbidden):
     """Another device has taken this one's place in the task."""
+
+
+class PlaceFreed(Forbidden):
+    """A round went by without an upload of this participant's, and others may have its place: join again."""
 
 
 class Withdrawn(Forbidden):

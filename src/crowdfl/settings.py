@@ -936,6 +936,11 @@ class TaskFile(Settings):
         7 * DAY,
         "How long after the last day of rounds rewards can be claimed; then the rest is returned.",
     )
+    recruit: Literal["invitations", "open"] = Field(
+        default="invitations",
+        description='Who lets people in: "invitations", you alone, by invitations that you hand out; "open", SP too: it '
+        "lists the task, and can then be a reader and everybody else in it.",
+    )
     settings: dict[str, Any] = Field(default={}, description="What every profile has.")
     shares: dict[str, Any] | None = Field(
         default=None, description="The profile: two servers, no key, little work. One of these three tables is there."
@@ -1162,6 +1167,14 @@ class SpSettings(TaskLimits, BrowserSettings, ComputingSettings):
         description="A clock that jumps further, or is further from a peer's, closes no round until it is confirmed.",
     )
     max_tasks: _Count = Field(default=100, description="Tasks of one requester that are not settled yet.")
+    max_joins: Annotated[int, Field(ge=1, le=100_000)] = Field(
+        default=120, description='Of a task with recruit = "open", places that are given to people in an hour.'
+    )
+    max_joins_per_address: Annotated[int, Field(ge=0, le=100_000)] = Field(
+        default=20,
+        description="Of these, in all such tasks, those given to one address; 0: no limit, as behind a reverse proxy that "
+        "limits them itself.",
+    )
     max_initial_bytes: _Count = Field(default=256 * 2**20, description="The size of a task's initial weights.")
     phone_connect: _Origins = Field(
         default=(),
@@ -1207,12 +1220,15 @@ class RequesterSettings(Settings):
 
 
 class ParticipantSettings(Settings):
-    """A participant's invitation file, JSON as `crowdfl task invite` writes it."""
+    """A participant's invitation file, JSON as `crowdfl task invite` writes it, or `crowdfl participant tasks`."""
 
     model_config = ConfigDict(extra="ignore")  # a newer requester may say more
 
     task: _Text = Field(description="The task's id.")
-    invitation: _Text = Field(repr=False, description="The signed invitation with its key, for one person.")
+    invitation: str = Field(
+        repr=False,
+        description="The signed invitation with its key, for one person; empty: SP gives one, of a task that it lists.",
+    )
     kgc: _Url = Field(description="Where KGC is.")
     sp: _Url = Field(description="Where SP is.")
     kgc_key: _PublicKey = Field(description="KGC's public key, to check what KGC signed.")

@@ -8,7 +8,7 @@ import pytest
 
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.envelope import Envelope
-from crowdfl.documents.invitations import Certificate, EnrolmentRequest, Ticket
+from crowdfl.documents.invitations import Certificate, EnrolmentRequest, Invitation, Ticket
 from crowdfl.errors import (
     AlreadyCounted,
     BadSignature,
@@ -39,6 +39,12 @@ def desk(tmp_path: Path) -> Desk:
 
 def ticket_of(desk: Desk, signer: SigningKey | None = None, number: str = "7" * 32, device: int = 1) -> Ticket:
     return Ticket.make(desk.task, number, device, 1e9, signer or desk.requester.signing)
+
+
+def recruited(desk: Desk, recruiter: SigningKey) -> Ticket:
+    """What SP signs for a key that somebody shows it."""
+    key = SigningKey.fresh()
+    return Ticket(Invitation.recruiting(desk.task, key.public, 1e9).sign(recruiter), key)
 
 
 def minted(desk: Desk, ticket: Ticket, keys: ParticipantKeys, signer: SigningKey | None = None, **said: object) -> str:
@@ -176,15 +182,21 @@ def test_sp_asks_csp_for_nobody_whose_time_is_over(tmp_path: Path, monkeypatch: 
 @servers
 def test_a_recruiter_invites_in_the_requesters_place_and_replaces_nobody(tmp_path: Path, server: str):
     recruiter = SigningKey.fresh()
-    desk = Desk(tmp_path, study={"recruiter": recruiter.public}, **SHARES)
+    desk = Desk(tmp_path, recruiter=recruiter, **SHARES)
     desk.invite(3)
     enrol, place = enrolling(desk, server), place_of(desk, desk.crowd[0].keys.who)
-    enrol(desk.task, minted(desk, ticket_of(desk, recruiter), new_keys()))
+    enrol(desk.task, minted(desk, recruited(desk, recruiter), new_keys()))
     with pytest.raises(BadSignature):
         enrol(desk.task, minted(desk, ticket_of(desk, recruiter, place, 2), new_keys()))
+    with pytest.raises(
+        InvitationRefused, match="another place"
+    ):  # one that the requester keeps for somebody, or a second
+        enrol(desk.task, minted(desk, ticket_of(desk, recruiter), new_keys()))
     enrol(desk.task, minted(desk, ticket_of(desk, None, place, 2), new_keys()))
     keys = new_keys()
-    assert certified(desk, ticket_of(desk, recruiter, "9" * 32).text, keys)  # KGC takes its word too
+    assert certified(desk, recruited(desk, recruiter).text, keys)  # KGC takes its word too
+    with pytest.raises(InvitationRefused, match="another place"):
+        certified(desk, ticket_of(desk, recruiter, "9" * 32).text, keys)
     with pytest.raises(BadSignature):
         certified(desk, ticket_of(desk, recruiter, place, 3).text, keys)
 

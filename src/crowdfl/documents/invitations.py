@@ -1,10 +1,12 @@
 """From the requester's word to a participant's keys: an invitation names a key, that key signs keys that join, KGC certifies.
+Where the definition names SP as the recruiter, SP's word does too, for whoever asks it with a key of their own.
 
 Whoever takes somebody in checks all of it, by the requester's key in the task's definition: KGC alone can neither add nor
 replace anyone. A number is a place in the task. Its devices come one after the other, each by an invitation of its own.
 """
 
 import contextlib
+import hashlib
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Annotated
@@ -39,21 +41,34 @@ class Invitation(Document):
     @classmethod
     def open_in(cls, text: str, definition: Definition) -> "Invitation":
         """One to this task, of its requester or recruiter."""
-        return _opened(text, definition.task, definition.requester, definition.recruiter)
+        return _opened(text, definition.task, definition.requester, definition.recruiter)[0]
+
+    @classmethod
+    def recruiting(cls, task: str, key: bytes, expires: float) -> "Invitation":
+        """For whoever has the private half of this key: asked again, the same place."""
+        return cls(task, _place_of(key), 1, key, expires)
 
 
-def _opened(text: str, task: str, requester: bytes, recruiter: bytes) -> Invitation:
+def _place_of(key: bytes) -> str:
+    return hashlib.sha256(b"crowdfl recruited 1" + key).hexdigest()[:32]
+
+
+def _opened(text: str, task: str, requester: bytes, recruiter: bytes) -> tuple[Invitation, bool]:
+    """And whether the recruiter has signed it."""
     envelope = Envelope.parse(text, Invitation.kind)
-    found = Invitation.read(envelope)
+    found, recruited = Invitation.read(envelope), False
     try:
         envelope.verify(requester)
     except BadSignature:
         if not recruiter or found.device > 1:
             raise
         envelope.verify(recruiter)
+        recruited = True
     if found.task != task:
         raise InvitationRefused("this invitation is for another task")
-    return found
+    if recruited and found.number != _place_of(found.key):
+        raise InvitationRefused("this invitation is for another place than its key's: a recruiter gives that one alone")
+    return found, recruited
 
 
 @dataclass(frozen=True)
@@ -145,6 +160,7 @@ class Admission:
     identity: Identity
     device: int
     expires: float  # the invitation
+    recruited: bool = False  # by the recruiter's word, not the requester's
 
 
 def admitted(certificate: str, kgc_key: bytes, definition: Definition) -> Admission:
@@ -157,8 +173,8 @@ def _admitted(certificate: str, kgc_key: bytes, task: str, requester: bytes, rec
     found = Certificate.open(certificate, kgc_key)
     if found.task != task:
         raise DocumentError("this certificate is for another task")
-    invitation = _opened(found.invitation, task, requester, recruiter)
+    invitation, recruited = _opened(found.invitation, task, requester, recruiter)
     request = EnrolmentRequest.open_under(found.request, invitation)
     if found.who != request.identity.who:
         raise DocumentError("this certificate names somebody else than the owner of its signing key")
-    return Admission(request.identity, invitation.device, invitation.expires)
+    return Admission(request.identity, invitation.device, invitation.expires, recruited)

@@ -1,4 +1,4 @@
-"""An invitation as a link that a phone opens. All of it is in the fragment, which a browser never sends to a server.
+"""An invitation, or a task that SP lists, as a link that a phone opens: in the fragment, which a browser never sends.
 
 Whoever has the link can join once: it is as secret as the invitation file. docs/formats.md has the form.
 """
@@ -30,8 +30,25 @@ class InvitationLink(Message, kind=70, repr=False):
         return self.ticket.opened.task
 
 
+class ListedLink(Message, kind=72):
+    """What a link to a listed task holds: nothing secret. Where it leads, and whom to believe, is SP's word alone."""
+
+    task: str
+    kgc: str
+    sp: str  # empty: where the page is
+    kgc_key: bytes
+    sp_key: bytes
+
+
+def listed_link(page: str, link: ListedLink) -> str:
+    return f"{page}#{to_base64url(link.to_bytes())}"
+
+
 def invitation_link(page: str, contents: ParticipantSettings) -> str:
     """The link to a page, such as https://sp/join/, with what an invitation file holds."""
+    if not contents.invitation:
+        sp = "" if origin_of(page) == origin_of(contents.sp) else contents.sp
+        return listed_link(page, ListedLink(contents.task, contents.kgc, sp, contents.kgc_key, contents.sp_key))
     ticket = Ticket.parse(contents.invitation)
     found = Envelope.parse(ticket.invitation, Invitation.kind)
     key = ticket.key.private

@@ -56,15 +56,19 @@ class Definition:
     plan: PlanSettings = field(default_factory=PlanSettings)
     who: AskerSettings = field(default_factory=AskerSettings)
     payer: bytes = b""  # whom people tell where to be paid; nobody, if it is empty
-    recruiter: bytes = b""  # who may invite in the requester's place, and replace nobody; nobody, if it is empty
+    recruiter: bytes = (
+        b""  # who may invite in the requester's place, and replace nobody: SP's key; nobody, if it is empty
+    )
     language: str = "en"  # of what it says
     consent: ConsentSettings = field(default_factory=ConsentSettings)
     texts: Mapping[str, TextsSettings] = field(default_factory=dict)  # by language
     rounds_until: int = 0  # seconds since 1970: no round goes on after it; 0 of a draft, which has no dates yet
+    recruits: bool = False  # SP lets people in: in what was signed, as the recruiter
     task: str = field(default="", init=False)  # its id, of what was signed
 
     def __post_init__(self) -> None:
         """Translations are of what the task has, and nobody claims before the end."""
+        object.__setattr__(self, "recruits", self.recruits or bool(self.recruiter))
         if self.claims_until < self.rounds_until:
             raise SettingsError("`claims_until` is before `rounds_until`: rewards are claimed after the last round too")
         asked = [one for one in self.training.get("questions", ()) if isinstance(one, Mapping)]
@@ -158,6 +162,8 @@ class Definition:
         envelope = Envelope.parse(text, "definition")
         definition = cls.from_body(envelope.body())
         envelope.verify(definition.requester)
+        if definition.recruiter == definition.requester:
+            raise DocumentError("this definition names its requester as the recruiter, who is the platform")
         if not definition.rounds_until:
             raise DocumentError("this definition has no last day of rounds, `rounds_until`: it is a draft")
         object.__setattr__(definition, "task", envelope.digest)

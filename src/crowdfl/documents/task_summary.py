@@ -39,10 +39,22 @@ def task_summary(definition: Definition, yours: int, charged: float = 0.0, reade
             *plan_lines(definition),
             *reward_lines(definition),
             f"Every average is of at least {settings.min_participants} participants; you accept {yours} or more{few}",
+            *([f"Recruiting: {recruiting_words(definition)}"] if definition.recruits else []),
             *_noise(settings, charged),
             *consent_lines(definition, reader),
         ]
     )
+
+
+def recruiting_words(definition: Definition) -> str:
+    """Of a task that SP lists, in one sentence: what that lets SP do."""
+    words = (
+        "the platform lets people in itself and names the other servers to them, so that it can be a reader and everybody else "
+        "in the task: no number of people protects anybody against it"
+    )
+    if definition.settings.profile == "paper":
+        return f"{words}, and in this profile it then reads every upload, which is for trials"
+    return words if definition.settings.epsilon is None else f"{words}, the noise of the second server alone does"
 
 
 def _noise(settings: TaskSettings, charged: float) -> list[str]:

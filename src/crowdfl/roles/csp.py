@@ -160,8 +160,11 @@ class Csp:
             except (EnrolmentOver, InvitationRefused):
                 if not self._is_set_back(task):  # else it is told again of who came in time, and they can only claim
                     raise
-        participant = StoredParticipant(found.identity, certificate, found.device)
-        self.store.add_participant(task, participant, definition.settings.max_participants)
+        participant = StoredParticipant(found.identity, certificate, found.device, recruited=found.recruited)
+        most = definition.settings.most_devices
+        # Which places SP frees where it recruits, CSP need not know: no round is of more people than the task has places.
+        places = most if definition.recruits else definition.settings.max_participants
+        self.store.add_participant(task, participant, places, most)
 
     def answer(self, task: str, request: bytes, _longest: int = 0) -> bytes:
         """The one answer to this request: what was answered before, or what follows from the records as they stand."""

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.documents.signed import Definition
-from crowdfl.documents.task_summary import plan_lines, reward_lines, text_lines
+from crowdfl.documents.task_summary import plan_lines, recruiting_words, reward_lines, text_lines
 from crowdfl.effects import nothing_words, require_effect, require_training_effect
 from crowdfl.errors import SettingsError
 from crowdfl.learning.datasets import supplied as watch
@@ -106,6 +106,7 @@ def defined(
         "plan": plan,
         "who": AskerSettings.parse(task.who, f"{place}, [who]"),
         "consent": ConsentSettings.parse(task.consent, f"{place}, [consent]"),
+        "recruits": task.recruit == "open",
     }
     words = task.purpose, task.terms, task.readers
     about = 0 if settings.budget is None else math.ceil(claim_window), task.training
@@ -164,9 +165,9 @@ def explained(definition: Definition) -> Explanation:
 def warnings(definition: Definition) -> list[str]:
     """What a requester should know before people are asked to take part."""
     settings = definition.settings
+    found = recruiting_warnings(definition)
     if settings.profile != "shares":
-        return []
-    found = []
+        return found
     if settings.check == "none":
         found.append('check = "none": one upload out of bounds spoils the average, and nobody notices')
     elif settings.max_norm is None:
@@ -176,6 +177,16 @@ def warnings(definition: Definition) -> list[str]:
             f"server_rate = {settings.server_rate}: {settings.server_step} moves most weights by about that much in a round, "
             "whatever was learnt; 0.01 to 0.1 is usual"
         )
+    return found
+
+
+def recruiting_warnings(definition: Definition) -> list[str]:
+    """Of a task that SP lists: whoever joins is told the same."""
+    if not definition.recruits:
+        return []
+    found = [f'recruit = "open": {recruiting_words(definition)}']
+    if definition.settings.epsilon is None:
+        found.append('recruit = "open" without `epsilon`: people must accept that with "all the same", or do not join')
     return found
 
 

@@ -113,9 +113,10 @@ class GuardedStore(TaskStore, Protocol):
 class CrowdStore(GuardedStore, Protocol):
     """What SP and CSP keep besides: who takes part."""
 
-    def add_participant(self, task: str, participant: StoredParticipant, limit: int) -> None:
-        """Or `TaskFull`. The first keys of an invitation stand (`Conflict`). A newer device takes the place of older ones:
-        those have left from then on, and take none; one that is not the newest is `Replaced`."""
+    def add_participant(self, task: str, participant: StoredParticipant, limit: int, most: int = ...) -> None:
+        """Or `TaskFull`: of so many places, or so many who ever joined. The first keys of an invitation stand (`Conflict`). A
+        newer device takes the place of older ones: those have left from then on, and take none; one that is not the newest is
+        `Replaced`. Whoever's place was freed comes back if there is one."""
 
     def participant(self, task: str, who: str) -> StoredParticipant: ...  # or UnknownParticipant
 
@@ -129,6 +130,10 @@ class SpStore(CrowdStore, Protocol):
     def leave(self, task: str, who: str) -> None: ...
     def withdraw(self, task: str, who: str, now: float) -> None: ...  # and leave; the first time counts
     def devices(self, task: str, place: str) -> list[str]: ...  # who have joined under a number, in this order
+    def free(self, task: str, number: int, people: Sequence[str]) -> None: ...  # their places, after this round
+    def recruit(
+        self, task: str, place: str, now: float, most: int
+    ) -> bool: ...  # note that it is given; False: so many were in the last hour. The same one again is not counted
 
     def status(self, task: str) -> TaskStatus: ...  # or UnknownTask
 

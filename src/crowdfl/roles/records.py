@@ -23,6 +23,7 @@ from crowdfl.errors import (
     EnrolmentOver,
     Forbidden,
     InvitationRefused,
+    PlaceFreed,
     Replaced,
     RoundNotOpen,
     SettingsError,
@@ -105,6 +106,7 @@ class StoredTask:
     kgc_told_end: float | None = None  # when it acknowledged the end
     csp_told_end: float | None = None
     without_model: bool = False  # for good: the requester waits for none
+    freed: int = 0  # the last round after which places were freed, of a task that SP recruits for
     # SP's and CSP's
     sole_holder: bool = False  # KGC has destroyed its copies of what it dealt
     steps: int = 0  # of rounds, that this server's own messages have left for: so many notes are in its guard
@@ -161,13 +163,18 @@ class StoredParticipant:
     consented_at: float | None = None  # when SP got it
     withdrawn_at: float | None = None
     replaced_by: str | None = None  # another of this task: the same person's, with a newer device
+    recruited: bool = False  # by SP, where the task says so; else invited
+    joined_at: float | None = None  # by SP's clock
+    freed: bool = False  # its place, after a round in which nothing of it was accepted
     position: int = field(default=0, compare=False)  # grows with each who joins
 
     @property
     def state(self) -> str:
         if self.replaced_by is not None:
             return "replaced"
-        return "withdrawn" if self.withdrawn_at is not None else "left" if self.left else "in"
+        if self.withdrawn_at is not None:
+            return "withdrawn"
+        return "freed" if self.freed else "left" if self.left else "in"
 
     def refusal(self) -> Forbidden:
         """Why nothing is taken of whoever has left."""
@@ -175,6 +182,10 @@ class StoredParticipant:
         if self.state == "withdrawn":
             return Withdrawn(
                 f"{who} has withdrawn from this task, for good: to take part again, ask for a new invitation"
+            )
+        if self.state == "freed":
+            return PlaceFreed(
+                f"nothing of {who} was accepted in a round, and its place was freed: join again, if there is one"
             )
         return replaced(who) if self.state == "replaced" else Forbidden(f"{who} has left this task: join again")
 

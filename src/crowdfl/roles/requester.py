@@ -62,6 +62,7 @@ class RequesterKgc(Protocol):
 class RequesterSp(Protocol):
     """SP as a requester reaches it."""
 
+    def key(self) -> bytes: ...  # that it signs with
     def create_task(self, definition: str, appointment: str, initial: bytes) -> str: ...
     def deposit(self, task: str, name: str, amount: int) -> None: ...
     def order(self, task: str, order: str) -> None: ...
@@ -93,6 +94,7 @@ class Requester:
     kgc_key: bytes
     tools: Tools = field(default_factory=Tools.unwatched)
     payer: bytes = b""  # whom people of tasks with rewards tell where to be paid
+    sp_key: bytes = b""  # who recruits, of tasks that say so; as SP tells it, if it is not known here
 
     @property
     def signing(self) -> SigningKey:
@@ -124,9 +126,10 @@ class Requester:
 
     def _signed(self, definition: Definition, weights: bytes) -> str:
         payer = b"" if definition.settings.budget is None else self.payer
+        recruiter = (self.sp_key or self.sp.key()) if definition.recruits else b""
         digest = hashlib.sha256(weights).hexdigest()
         own = self.signing
-        whole = replace(definition, initial=digest, requester=own.public, payer=payer)
+        whole = replace(definition, initial=digest, requester=own.public, payer=payer, recruiter=recruiter)
         if whole.rounds_until:
             return whole.sign(own)
         return self._dated(f"drafts/{digest_of(whole.sign(own))}", whole)

@@ -43,6 +43,7 @@ from crowdfl.services import tracing
 from crowdfl.services.apps import csp as csp_app
 from crowdfl.services.apps import kgc as kgc_app
 from crowdfl.services.apps import sp as sp_app
+from crowdfl.services.apps.sp_recruiting import Listing
 from crowdfl.services.apps.sp_uploads import UnfinishedUploads
 from crowdfl.services.background.checker import Checker
 from crowdfl.services.background.push import Push, Sender
@@ -55,6 +56,7 @@ from crowdfl.services.client.transport import Link, Service, SystemClock
 from crowdfl.services.cluster.backend import Cluster
 from crowdfl.services.cluster.worker import Store
 from crowdfl.services.http import logs
+from crowdfl.services.http.address_limit import AddressLimit
 from crowdfl.services.http.app_factory import Background
 from crowdfl.services.http.auth import Pins, Tokens
 from crowdfl.services.http.tls import CertificateFiles
@@ -255,6 +257,7 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
     """SP's app over its data folder, with its rounds moving as long as it is served."""
     folder = _folder(settings)
     keys, store, log = open_keys(settings), _store(settings), logs.get("sp")
+    signing = signing_key(folder / "signing.key")
     watch = ClockWatch(SystemClock(), time.monotonic, store, settings.max_clock_jump, partial(tell_doubt, log))
     reloads, peers = Reloads(log, settings), PeerCalls(log, watch.heard)
     steps = StepThreads(settings.tick)
@@ -273,6 +276,8 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
         )
         if settings.on_paid
         else None,
+        signing=signing,
+        max_joins=settings.max_joins,
         payer=settings.payer_key or b"",
         push_hosts=settings.push_hosts,
         failures=FailureBackoff(log, settings.tick),
@@ -287,7 +292,6 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
     )
     sp, vapid = Sp(ports, options), push_key(folder / "push.key")
     sender = Sender(log, sp.reminders, vapid, f"https://{settings.host}")
-    signing = signing_key(folder / "signing.key")
     hearing: dict[str, EndPeer] = {
         "kgc": KgcClient(replace(kgc, retries=_ONCE)),
         "csp": CspClient(replace(csp, retries=_ONCE)),
@@ -333,6 +337,11 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
         retention=retention,
         push_key=to_base64url(vapid.public) if settings.push_hosts else "",
         pay_kinds=settings.pay_kinds,
+        listing=Listing(
+            settings.phone_connect[0] if settings.phone_connect else settings.kgc.url,
+            settings.kgc_key,
+            AddressLimit(settings.max_joins_per_address, 3600.0),
+        ),
         background=background,
         peers=peers.breakers,
     )

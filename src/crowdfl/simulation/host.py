@@ -203,6 +203,7 @@ class Host:
             self.signing.public,
             self.tools,
             least_participants=1,
+            all_the_same=True,
             now=self.clock.now,
         )
 

@@ -143,6 +143,12 @@ class LinkToSp(_Link):
     def leave(self, task: str, keys: ParticipantKeys, *, withdraw: bool) -> dict[str, list[int]]:
         return self._ask(ParticipantSp.leave, task, keys, withdraw=withdraw)
 
+    def recruit(self, task: str, key: bytes) -> str:
+        return self._ask(ParticipantSp.recruit, task, key)
+
+    def key(self) -> bytes:
+        return self._ask(RequesterSp.key)
+
     def create_task(self, definition: str, appointment: str, initial: bytes) -> str:
         return self._ask(RequesterSp.create_task, definition, appointment, initial)
 
@@ -268,6 +274,13 @@ class SpFront:
             return self._sp().people.withdraw(task, keys.who)
         self._sp().people.leave(task, keys.who)
         return {}
+
+    def recruit(self, task: str, key: bytes) -> str:
+        return self._sp().recruiting.give(task, key)
+
+    def key(self) -> bytes:
+        signing = self._sp().options.signing
+        return b"" if signing is None else signing.public
 
     def create_task(self, definition: str, appointment: str, initial: bytes) -> str:
         return self._sp().tasks.create(definition, appointment, initial)

@@ -74,7 +74,7 @@ from crowdfl.storage.statements import (
     standing,
 )
 
-_LONGEST_LEASE = 3600.0  # seconds
+_LONGEST_LEASE = _HOUR = 3600.0  # seconds
 _ALL = 2**31 - 1
 _BLOBS, _GUARD = 1, 2  # whose identity
 
@@ -118,14 +118,14 @@ class SqlStore(MoneyTables, ReminderTables):
 
     # Participants.
 
-    def add_participant(self, task: str, participant: StoredParticipant, limit: int) -> None:
+    def add_participant(self, task: str, participant: StoredParticipant, limit: int, most: int = _ALL) -> None:
         identity = participant.identity
-        row = {"task": task, **vars(participant), **vars(identity), "limit": limit}
+        row = {"task": task, **vars(participant), **vars(identity), "limit": limit, "most": most}
         del row["identity"], row["position"]
         with self._write() as c:
             known = self._person(c, task, identity.who)
             if known is not None:
-                self._come_back(c, task, known, participant)
+                self._come_back(c, task, known, participant, limit)
                 return
             for old in self._require_next(c, task, participant):
                 with self._recounted(c, task, old):
@@ -136,14 +136,18 @@ class SqlStore(MoneyTables, ReminderTables):
             self._count(c, t.tasks, {"active": not participant.left, "taken": 1, "joined": 1}, task=task)
             self._tell("participant joined", task=task, who=identity.who)
 
-    def _come_back(self, c: sa.Connection, task: str, known: StoredParticipant, again: StoredParticipant) -> None:
+    def _come_back(
+        self, c: sa.Connection, task: str, known: StoredParticipant, again: StoredParticipant, limit: int
+    ) -> None:
         who = known.identity.who
         if (known.identity, known.identity.place, known.device) != (again.identity, again.identity.place, again.device):
             raise Conflict(f"{who} is enrolled with other keys, or by another invitation")
         if known.replaced_by is not None:
             raise replaced(who)
+        if known.freed and find(c, [t.tasks.c.taken], task=task).scalar_one() >= limit:
+            raise TaskFull(f"the place of {who} was freed, and all {limit} places of this task are taken")
         if known.left and not again.left:  # who has left may come back
-            self._set_person(c, task, who, left=False)
+            self._set_person(c, task, who, left=False, freed=False, joined_at=again.joined_at)
             self._tell("participant joined", task=task, who=who)
 
     def _require_next(self, c: sa.Connection, task: str, newcomer: StoredParticipant) -> list[str]:
@@ -155,6 +159,24 @@ class SqlStore(MoneyTables, ReminderTables):
         if any(row.device > newcomer.device for row in rows):
             raise replaced(newcomer.identity.who)
         return [row.who for row in rows if row.replaced_by is None]
+
+    def free(self, task: str, number: int, people: Sequence[str]) -> None:
+        with self._write() as c:
+            for who in people:
+                self._set_person(c, task, who, left=True, freed=True)
+                self._tell("place freed", task=task, who=who)
+            change(c, t.tasks, {"freed": number}, task=task)
+
+    def recruit(self, task: str, place: str, now: float, most: int) -> bool:
+        r = t.recruited.c
+        with self._write() as c:
+            c.execute(sa.delete(t.recruited).where(r.at < now - _HOUR))
+            if find(c, [r.place], task=task, place=place).first() is not None:
+                return True
+            given = c.execute(select(sa.func.count()).select_from(t.recruited).where(r.task == task)).scalar_one()
+            if given < most:
+                add(c, t.recruited, task=task, place=place, at=now)
+            return bool(given < most)
 
     def devices(self, task: str, place: str) -> list[str]:
         with self._read() as c:
@@ -193,7 +215,7 @@ class SqlStore(MoneyTables, ReminderTables):
         row = find(c, PEOPLE, task=task, who=who).first()
         return None if row is None else _participant(row)
 
-    def _set_person(self, c: sa.Connection, task: str, who: str, **values: bool | float) -> None:
+    def _set_person(self, c: sa.Connection, task: str, who: str, **values: bool | float | None) -> None:
         with self._recounted(c, task, who):
             if not change(c, t.participants, values, task=task, who=who):
                 raise _unknown(who)
@@ -212,9 +234,11 @@ class SqlStore(MoneyTables, ReminderTables):
 
     def _counts_of(self, c: sa.Connection, task: str, who: str) -> dict[int, dict[str, int]]:
         """What somebody adds to the counts of the task (0) and of each round."""
-        person = find(c, [t.participants.c.left, t.participants.c.replaced_by], task=task, who=who).first()
+        p = t.participants.c
+        person = find(c, [p.left, p.replaced_by, p.freed], task=task, who=who).first()
         here = person is not None and not person.left
-        found = {0: {"active": int(here), "taken": int(person is not None and person.replaced_by is None)}}
+        takes = person is not None and person.replaced_by is None and not person.freed
+        found = {0: {"active": int(here), "taken": int(takes)}}
         for number, sent, drawn in c.execute(PARTS, {"this_task": task, "who": who}):
             counts = {"uploads": sent, "present": sent and here, "drawn": drawn, "members": drawn and here}
             found[number] = {name: int(bool(one)) for name, one in counts.items()}

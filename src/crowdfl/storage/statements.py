@@ -212,9 +212,9 @@ def _uploads_by_round() -> sa.Select[*tuple[Any, ...]]:
 def joining(dialect: str) -> Any:  # noqa: ANN401
     """A place for somebody new, if there is one."""
     columns = [column for column in t.participants.c if column.name != "position"]
-    limit = bindparam("limit", type_=sa.Integer)
+    limit, most = (bindparam(name, type_=sa.Integer) for name in ("limit", "most"))
     task = t.tasks.c
-    free = (task.task == bindparam("task", type_=task.task.type), task.taken < limit)
+    free = (task.task == bindparam("task", type_=task.task.type), task.taken < limit, task.joined < most)
     row = select(*(bindparam(column.name, type_=column.type) for column in columns)).where(*free)
     new = upsert(t.participants, dialect).from_select([column.name for column in columns], row)
     return new.on_conflict_do_nothing()

@@ -102,11 +102,12 @@ tasks = _table(
     Column("kgc_told_end", Float(53)),
     Column("csp_told_end", Float(53)),
     Column("without_model", Boolean, nullable=False),
+    Column("freed", _Whole, nullable=False),
     Column("sole_holder", Boolean, nullable=False),
     Column("steps", _Whole, nullable=False),
     Column("said", _Name, nullable=False),
     Column("rolled_back", Boolean, nullable=False),
-    # How many, so that nobody has to count a crowd: who has not left, who was not replaced, all.
+    # How many, so that nobody has to count a crowd: who has not left, whose place is taken (not replaced, not freed), all.
     *(Column(name, _Whole, nullable=False, default=0) for name in ("active", "taken", "joined")),
 )
 
@@ -125,10 +126,20 @@ participants = _table(
     Column("consented_at", Float(53)),
     Column("withdrawn_at", Float(53)),
     Column("replaced_by", _Name),
+    Column("recruited", Boolean, nullable=False),
+    Column("joined_at", Float(53)),
+    Column("freed", Boolean, nullable=False),
     UniqueConstraint("task", "who", name="one_place_each"),
     UniqueConstraint("task", "place", "device", name="first_keys_stand"),
     sa.Index("by_arrival", "task", "position"),
     sa.Index("by_place", "task", "place", "position"),
+)
+
+recruited = _table(  # places that SP gave to keys in the last hour
+    "recruited",
+    Column("task", _Name, primary_key=True),
+    Column("place", _Name, primary_key=True),
+    Column("at", Float(53), nullable=False),
 )
 
 rounds = _table(

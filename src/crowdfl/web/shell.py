@@ -7,9 +7,7 @@ holds at every process of SP.
 
 import hashlib
 import hmac
-import threading
 import time
-from collections import OrderedDict, deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -19,8 +17,8 @@ from starlette.exceptions import HTTPException
 
 from crowdfl.crypto.randomness import secret_text
 from crowdfl.errors import CrowdFLError, Forbidden, NotAuthenticated, TokenExpired
+from crowdfl.services.http.address_limit import AddressLimit, address_in
 from crowdfl.services.http.auth import TokenEntry, Tokens
-from crowdfl.services.http.connections import address_of
 
 HEADER = "X-CrowdFL-Console"
 SEALED = {
@@ -205,7 +203,7 @@ class Sessions:
 
 
 @dataclass
-class LoginLimit:
+class LoginLimit(AddressLimit):
     """Wrong tokens of one address: after `most` in `seconds`, more of them are answered shortly, and logged no more.
 
     It keeps nobody out who has a right one: behind a proxy all people have one address, and 256 bits cannot be guessed.
@@ -213,25 +211,11 @@ class LoginLimit:
 
     most: int = 10
     seconds: float = 60.0
-    addresses: int = 1000  # that are remembered
-    now: Callable[[], float] = time.monotonic
-    _wrong: OrderedDict[str, deque[float]] = field(default_factory=OrderedDict, repr=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def record(self, address: str) -> None:
         """One more; where there were many lately, status 429 instead of the refusal."""
-        with self._lock:
-            wrong = self._wrong.setdefault(address, deque(maxlen=self.most))
-            now = self.now()
-            while wrong and now - wrong[0] > self.seconds:
-                wrong.popleft()
-            if len(wrong) == self.most:
-                wait = int(self.seconds - (now - wrong[0])) + 1
-                raise HTTPException(429, _TOO_MANY, headers={"Retry-After": str(wait)})
-            wrong.append(now)
-            self._wrong.move_to_end(address)
-            while len(self._wrong) > self.addresses:
-                self._wrong.popitem(last=False)
+        if wait := self.wait(address):
+            raise HTTPException(429, _TOO_MANY, headers={"Retry-After": str(wait)})
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,7 +241,7 @@ class SessionGuard:
         try:
             value = self.sessions.begin(token.strip())
         except CrowdFLError:
-            self.limit.record(_address(request))
+            self.limit.record(address_in(request))
             raise
         self.sessions.end(_cookie(request))
         response.set_cookie(value=value, **_cookie_options(request))
@@ -278,13 +262,6 @@ def _cookie(request: Request) -> str:
     """Over TLS by the name alone that nobody on the way could have set."""
     names = [_NAMES[True]] if request.url.scheme == "https" else [_NAMES[True], _NAMES[False]]
     return next((value for name in names for value in cookies_named(request, name)), "")
-
-
-def _address(request: Request) -> str:
-    try:
-        return address_of((request.client.host,)) if request.client is not None else "unknown"
-    except ValueError:  # a name, as tests have it
-        return "unknown"
 
 
 def _digest(value: str) -> str:

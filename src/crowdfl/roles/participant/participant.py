@@ -17,6 +17,7 @@ from crowdfl.crypto.compute import Progress
 from crowdfl.crypto.paillier.pctd import FreshRandomizers, PublicKey, RandomizerSource
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
 from crowdfl.documents.destination import Destination, checked
+from crowdfl.documents.invitations import Invitation, Ticket
 from crowdfl.documents.signed import (
     Appointment,
     ClaimsExtension,
@@ -28,7 +29,7 @@ from crowdfl.documents.signed import (
     digest_of,
     participant_name,
 )
-from crowdfl.documents.task_summary import task_summary
+from crowdfl.documents.task_summary import recruiting_words, task_summary
 from crowdfl.errors import (
     AlreadyCounted,
     Conflict,
@@ -38,10 +39,12 @@ from crowdfl.errors import (
     EnrolmentOver,
     Forbidden,
     FormatError,
+    InvitationRefused,
     NotAuthenticated,
     NotDrawn,
     NothingToContribute,
     NotReady,
+    PlaceFreed,
     PoolExhausted,
     Replaced,
     RewardOutOfRange,
@@ -84,7 +87,8 @@ from crowdfl.roles.records import NOT_OPEN, PaidClaim, RoundState, last_claims, 
 from crowdfl.settings import DELTA
 
 LEAST_PARTICIPANTS = 5
-INVITATION, LEAST = "invitation", "least-participants"  # what a home folder keeps of joining
+# What a home folder keeps of joining.
+INVITATION, LEAST, ALL_THE_SAME, TICKET_KEY = "invitation", "least-participants", "all-the-same", "ticket-key"
 CHARGED = "charged.json"  # what it keeps of differential privacy
 CONSENT_COPY = "consent.json"
 _UNDER_WAY = ("running", "paused")
@@ -114,6 +118,7 @@ class ParticipantSp(Protocol):
     def claim(self, task: str, claim: bytes, keys: ParticipantKeys) -> PaidClaim: ...
     def pay_to(self, task: str, sealed: bytes, keys: ParticipantKeys) -> None: ...
     def leave(self, task: str, keys: ParticipantKeys, *, withdraw: bool) -> dict[str, list[int]]: ...  # `Sp.withdraw`'s
+    def recruit(self, task: str, key: bytes) -> str: ...  # an invitation to this key, of a listed task
 
 
 def _seconds(told: object) -> float:
@@ -141,6 +146,7 @@ class Participant:
     state: str = "running"  # the task's, when this participant last looked
     come_back: float = 0.0  # seconds after that look until the platform wants the next one, if there is nothing to do
     least_participants: int = LEAST_PARTICIPANTS  # in a smaller crowd an average says too much about this one
+    all_the_same: bool = False  # its owner takes part where SP may be everybody else
     charged_elsewhere: float = 0.0  # epsilon of its owner's other tasks
     language: str = ""  # its owner's, or locale
     agree: str | None = None  # the version of the consent text that its owner has read and agrees to
@@ -187,7 +193,13 @@ class Participant:
         return text, definition, appointed
 
     def require_company(self, definition: Definition) -> None:
-        """Refuse a task whose averages may be of fewer people than this participant accepts."""
+        """Refuse a task whose averages may be of fewer people than this participant accepts: of this one alone, for what SP can
+        know, where SP lets people in and no noise hides anyone."""
+        if definition.recruits and definition.settings.epsilon is None and not self._accepts_all_the_same:
+            raise TooFewParticipants(
+                f"{recruiting_words(definition)}. Take part in a task with `epsilon`, or accept it with all_the_same=True "
+                "(--all-the-same)"
+            )
         fewest = definition.settings.min_participants
         if fewest < self.least_participants:
             raise TooFewParticipants(
@@ -204,8 +216,15 @@ class Participant:
                 f"you agree, say so with agree={version!r} (--agree {version})"
             )
 
+    @property
+    def _accepts_all_the_same(self) -> bool:
+        return self.all_the_same or self.blobs.has(ALL_THE_SAME)
+
     def join(self, invitation: str) -> str:
-        """Enrol with KGC and SP; safe to repeat. The name this participant goes by."""
+        """Enrol with KGC and SP; safe to repeat. The name this participant goes by.
+
+        Without an invitation ("") SP is asked for one, of a task that it lists.
+        """
         if self.blobs.has("stopped"):
             raise UploadRejected(f"this device takes no further part in the task: {self.blobs.get('stopped').decode()}")
         if self.blobs.has("withdrawing"):
@@ -224,7 +243,7 @@ class Participant:
             agreed = Consent.of(definition, keys_.signing.public, self.now(), language)
             self.blobs.put("consent", agreed.sign(keys_.signing).encode())
         if not self.blobs.has("certificate"):
-            enrolled = enrol(self.kgc, definition, invitation, keys_, self.kgc_key)
+            enrolled = enrol(self.kgc, definition, invitation or self._recruited(definition), keys_, self.kgc_key)
             appointment.require_key(self._new_side(definition, enrolled.bundle).fingerprint)
             self.blobs.put("definition", text.encode())
             for left in ("bundle", INVITATION):  # by a crash; nothing was done with them
@@ -237,6 +256,21 @@ class Participant:
             self.blobs.delete("left")
             self.on_event("joined", {"who": keys_.who})
         return keys_.who
+
+    def _recruited(self, definition: Definition) -> str:
+        """A ticket that SP has signed; its key is kept first, so that whoever asks again has the same place."""
+        if not definition.recruits:
+            raise InvitationRefused(
+                "the platform does not let people into this task: ask its requester for an invitation"
+            )
+        if not self.blobs.has(TICKET_KEY):
+            self.blobs.put(TICKET_KEY, SigningKey.fresh().private)
+        key = SigningKey(self.blobs.get(TICKET_KEY))
+        text = self.sp.recruit(self.task, key.public)
+        found = Invitation.open_in(text, definition)
+        if (found.key, found.device) != (key.public, 1):
+            raise DocumentError("the platform has signed another key than it was asked to: nothing is joined")
+        return Ticket(text, key).text
 
     def _enrol(self) -> bool:
         """With SP, with the consent that was given; False if another device has taken this one's place."""
@@ -262,6 +296,8 @@ class Participant:
             raise _NO_ROOM[state](f"{NOT_OPEN[state]}; your invitation is not used up")
 
     def _keep_least(self) -> None:
+        if self.all_the_same and not self.blobs.has(ALL_THE_SAME):
+            self.blobs.put(ALL_THE_SAME, b"")
         chosen = str(self.least_participants).encode()
         if not self.blobs.has(LEAST) or self.blobs.get(LEAST) != chosen:
             replace_blob(self.blobs, LEAST, chosen)
@@ -568,7 +604,7 @@ class Participant:
             if self.has_left:  # while this was under way; nothing is noted: who joins again may send it
                 return False
             raise
-        except (TooLate, RoundNotOpen, NotDrawn, AlreadyCounted, TaskNotRunning, WrongBase) as refusal:
+        except (TooLate, RoundNotOpen, NotDrawn, AlreadyCounted, TaskFull, TaskNotRunning, WrongBase) as refusal:
             self.blobs.put(f"rounds/{number}/refused", str(refusal).encode())
             self.on_event("refused", {"round": number, "why": str(refusal)})
             return True
@@ -586,6 +622,9 @@ class Participant:
         """An SP that was restored from a backup while this participant trained may not know it: then it enrols again."""
         try:
             return self.sp.send(self.task, number, self.keys, upload)
+        except PlaceFreed:
+            if not self._enrol():  # or `TaskFull`: others have the place
+                raise
         except (NotAuthenticated, UnknownParticipant):
             before = self._epoch
             self._come_back(self.look_again())

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from crowdfl.crypto.compute import Backend, Threads
 from crowdfl.crypto.randomness import random_sample, secret_hex
+from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import ClockInDoubt, Forbidden, TaskNotRunning, TooLate
 from crowdfl.protocols.profile import Audience, Identity, Tools
@@ -128,6 +129,8 @@ class SpOptions:
     steps: Steps = field(default_factory=Steps, repr=False)
     lease_seconds: float = 30.0  # how long a killed process keeps others waiting; two at once would send the same bytes
     csp_patience: float = 86400.0  # seconds after a round's end until a CSP that stays away costs the round
+    signing: SigningKey | None = field(default=None, repr=False)  # signs receipts, and invitations where SP recruits
+    max_joins: int = 2**31 - 1  # places of a task that SP gives out in an hour
     payer: bytes = b""  # whom participants tell where to be paid
     push_hosts: Sequence[str] = ()  # that reminders may go to
     min_claim_window: float = 86400.0  # seconds: the least time to claim in that a task with rewards must give

@@ -44,7 +44,7 @@ class People:
         self._end = end
 
     def enrol(self, task: str, certificate: str, consent: str | None = None) -> str:
-        """Somebody whom the requester has invited joins, once CSP has taken note of the same keys. Idempotent."""
+        """Somebody who is invited joins, once CSP has taken note of the same keys. Idempotent."""
         definition = self._core.definition(task)
         store = self._ports.store
         found = admitted(certificate, self._ports.kgc_key, definition)
@@ -62,10 +62,12 @@ class People:
             require_in_time(definition.plan, found.device, found.expires, now)
         self._tell_csp(task, who, certificate)
         at = None if consent is None else now
-        newcomer = StoredParticipant(found.identity, certificate, found.device, consent=consent, consented_at=at)
+        about = {"consent": consent, "consented_at": at, "recruited": found.recruited, "joined_at": now}
+        newcomer = StoredParticipant(found.identity, certificate, found.device, **about)
         with store.transaction():
             self._require_not_withdrawn(task, who)
-            store.add_participant(task, newcomer, definition.settings.max_participants)
+            settings = definition.settings
+            store.add_participant(task, newcomer, settings.max_participants, settings.most_devices)
             earlier = [one for one in store.devices(task, found.identity.place) if one != who]
             for old in earlier:
                 self._take_back(task, old)
@@ -152,7 +154,7 @@ class People:
 
 
 def compliance(store: SpStore, task: str) -> dict[str, Any]:
-    """Rounds with the moment each opened; people in the order they joined, where each stands, and the rounds it has sent in.
+    """Rounds with the moment each opened; people in the order they joined: where each stands, how it came, where it has sent.
 
     `drawn`: the rounds that it was drawn for, of a task that draws people. By the names in the task; never what was sent.
     """
@@ -164,10 +166,14 @@ def compliance(store: SpStore, task: str) -> dict[str, Any]:
     sent = {one.number: {upload.who for upload in store.uploads(task, one.number)} for one in rounds}
     drawn = {one.number: store.drawn(task, one.number) for one in rounds}
     rows = [
-        {"who": who, "state": state, "sent": _of(who, sent), "drawn": _of(who, drawn)}
-        for who, state in ((one.identity.who, one.state) for one in people)
+        {"who": who, "state": one.state, "came": _came(one), "sent": _of(who, sent), "drawn": _of(who, drawn)}
+        for who, one in ((one.identity.who, one) for one in people)
     ]
     return {"rounds": [{"number": one.number, "opened": one.opened_at} for one in rounds], "people": rows}
+
+
+def _came(one: StoredParticipant) -> str:
+    return "listed" if one.recruited else "invited"
 
 
 def _of(who: str, by_round: Mapping[int, Collection[str]]) -> list[int]:

@@ -4,7 +4,6 @@ Payments are made beside that, by `payments.run_one`.
 """
 
 import contextlib
-import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
@@ -21,8 +20,9 @@ from crowdfl.roles.sp.core import SpCore, SpOptions, SpPorts
 from crowdfl.roles.sp.extension import Extension
 from crowdfl.roles.sp.money import Deposits, Payments
 from crowdfl.roles.sp.people import People
+from crowdfl.roles.sp.recruiting import Recruiting
 from crowdfl.roles.sp.reminders import Reminders
-from crowdfl.roles.sp.results import open_result, publication_kind, read_result
+from crowdfl.roles.sp.results import open_result, publication_kind, read_result, rejected_in
 from crowdfl.roles.sp.rounds import RoundSteps, find_envelope
 from crowdfl.roles.sp.settlement import Settlement
 from crowdfl.roles.sp.tasks import Tasks
@@ -45,12 +45,14 @@ class Sp:
         self.tasks = Tasks(self.core, self.steps.abort, closing)
         self.deposits = Deposits(self.core.sure_books)  # to confirm and reject them is the operator's alone
         self.people = People(self.core, self.steps.end_with_csp)
+        self.recruiting = Recruiting(self.core, self.tasks.status)
         self.uploads = Uploads(self.core, aggregators)
         self.claims = Claims(self.core, aggregators)
         self.payments = Payments(ports, self.options)
         self.reminders = Reminders(self.core)
         self.settlement = Settlement(self.core, aggregators, self.steps, closing, extension)
         self._chores = (
+            _Chore(" places", self.recruiting.due, self.recruiting.step),  # first: before the next round opens
             _Chore("", self._due, self._step),
             _Chore(" closing", closing.due, closing.step),
             _Chore(" end", self.steps.end_due, self.steps.hear_last_end),
@@ -117,11 +119,7 @@ class Sp:
 
     def rejected(self, task: str, number: int) -> dict[str, Reason]:
         """Whose uploads both servers left out of a round, and why."""
-        round_ = self.store.round(task, number)
-        if round_.rejected is None:
-            return {}
-        kept = json.loads(read_result(self.blobs, task, round_, "rejected"))
-        return {who: Reason(code) for who, code in kept.items()}
+        return rejected_in(self.blobs, task, self.store.round(task, number))
 
     def _require_done(
         self, task: str, number: int, who: str | None, states: Collection[RoundState]

@@ -5,11 +5,13 @@ no record can name it any more.
 """
 
 import hashlib
+import json
 from dataclasses import replace
 from typing import Any, BinaryIO
 
 from crowdfl.errors import NotReady
 from crowdfl.protocols.profile import Audience
+from crowdfl.reasons import Reason
 from crowdfl.roles.ports import Blobs
 from crowdfl.roles.records import Round, RoundState
 
@@ -51,6 +53,14 @@ def open_result(blobs: Blobs, task: str, round_: Round, kind: str) -> BinaryIO:
 def read_result(blobs: Blobs, task: str, round_: Round, kind: str) -> bytes:
     with open_result(blobs, task, round_, kind) as file:
         return file.read()
+
+
+def rejected_in(blobs: Blobs, task: str, round_: Round) -> dict[str, Reason]:
+    """Whose uploads both servers left out of a round, and why."""
+    if round_.rejected is None:
+        return {}
+    kept = json.loads(read_result(blobs, task, round_, "rejected"))
+    return {who: Reason(code) for who, code in kept.items()}
 
 
 def is_surplus(round_: Round, kind: str, digest: str) -> bool:

@@ -131,6 +131,12 @@ class Tasks:
         self._require_place(definition)
         if definition.settings.budget is not None:
             require_claim_window(definition.claim_window, options.min_claim_window)
+        own = b"" if options.signing is None else options.signing.public
+        if definition.recruiter not in (b"", own):
+            raise SettingsError(
+                f"this platform recruits by the key {own.hex() or 'of nobody'}, and the task names another: compare `sp_key` "
+                "in the requester's settings with what the platform's operator tells you"
+            )
         if definition.payer != (options.payer if definition.settings.budget is not None else b""):
             known = (
                 f"the key {options.payer.hex()}: ask its holder whether that is right, then set"
@@ -203,6 +209,7 @@ class Tasks:
             "claims_extended": found.claims_extended,
             "enrolled": found.active,
             "enrolment": self._enrolment(task, found),
+            "places_left": max(0, settings.max_participants - found.places_taken),
             "next_round": self._next_round(task, found),
             "come_back": self._come_back(task, found),
             "rounds": [

@@ -25,6 +25,7 @@ from crowdfl.roles.sp.people import compliance, consent_rows
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.services.apps.held import add_held_metrics
+from crowdfl.services.apps.sp_recruiting import Listing, add_recruiting_routes
 from crowdfl.services.apps.sp_uploads import UnfinishedUploads, add_upload_routes
 from crowdfl.services.client.breaker import Breaker, PeerPatience
 from crowdfl.services.http.app_factory import Background, ServiceMetrics, add_peer_gauge, make_app
@@ -120,10 +121,14 @@ def create_app(
     retention: SpRetention | None = None,
     push_key: str = "",
     pay_kinds: Sequence[str] = (),
+    listing: Listing | None = None,
     background: Sequence[Background] = (),
     peers: Sequence[Breaker] = (),
 ) -> FastAPI:
-    """SP's app; `signing` signs receipts; `retention` counts what is held; `push_key` is what browsers subscribe with."""
+    """SP's app; `signing` signs receipts; `retention` counts what is held; `push_key` is what browsers subscribe with.
+
+    Without a `listing` no task is listed.
+    """
     metrics = ServiceMetrics()
     app = make_app("sp", tokens, metrics, sp.store.task, folder, background)
     metrics.number("crowdfl_tasks_backing_off", "Tasks whose last step failed", sp.options.failures.count)
@@ -157,6 +162,8 @@ def create_app(
     _add_bank_routes(app, sp, tokens)
     _add_participant_routes(app, sp, by_participant, by_owner)
     _add_people_routes(app, sp, by_participant, signing, incoming)
+    if listing is not None:
+        add_recruiting_routes(app, sp, listing, signing.public)
     add_claim_route(app, sp, folder, by_participant, patience)
     return app
 

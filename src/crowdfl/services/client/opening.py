@@ -68,7 +68,8 @@ def open_requester(own: RequesterFile, patience: Backoff | None = None) -> Itera
     sp = SpClient(_patient(own.link(found.sp).as_requester(own.sp_token, own_key(blobs)), patience))
     with closing(kgc), closing(sp):
         tools = Tools.unwatched(insecure_test_key=found.insecure_test_key)
-        yield Requester(blobs, SystemClock(), kgc, sp, found.kgc_key, tools, found.payer_key or b"")
+        keys = found.payer_key or b"", found.sp_key or b""
+        yield Requester(blobs, SystemClock(), kgc, sp, found.kgc_key, tools, *keys)
 
 
 def write_invitations(
@@ -191,7 +192,12 @@ def replaced_number(old: str) -> str:
     """What names the device that is replaced: of an invitation file, its number; else as it was typed."""
     if not old.endswith(".json"):
         return old
-    return Ticket.parse(read_invitation(Path(old)).invitation).opened.number
+    invitation = read_invitation(Path(old)).invitation
+    if not invitation:
+        raise SettingsError(
+            f"{old} is of a task that SP lists, and has no number: name the person as `task people` shows it"
+        )
+    return Ticket.parse(invitation).opened.number
 
 
 def link_of(path: Path, page: str) -> str:
@@ -213,6 +219,7 @@ def invited(
     joined: bool = False,
     reads: bool = False,
     least: int | None = None,
+    all_the_same: bool = False,
     agree: str | None = None,
     language: str = "",
 ) -> Iterator[_Kind]:
@@ -247,6 +254,7 @@ def invited(
                 sp_key=invitation.sp_key,
                 open_stock=lambda public: RandomizerPool.open(home / "randomizers.pool", public),
                 least_participants=_least(blobs, least),
+                all_the_same=all_the_same,
                 charged_elsewhere=_charged(home, invitation.task),
                 language=language,
                 agree=agree,

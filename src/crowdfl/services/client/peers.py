@@ -183,6 +183,15 @@ class SpClient:
     def close(self) -> None:
         self.service.close()
 
+    # For whoever looks for a task.
+
+    def listed(self) -> dict[str, Any]:
+        """The tasks that SP lists, and the servers that it names."""
+        return self.service.call("GET", "/v1/tasks").json()
+
+    def recruit(self, task: str, key: bytes) -> str:
+        return self.service.send_json("POST", f"/v1/tasks/{task}/places", {"key": key.hex()}).text("invitation")
+
     # For the requester.
 
     def create_task(self, definition: str, appointment: str, initial: bytes) -> str:

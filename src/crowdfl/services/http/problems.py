@@ -61,6 +61,7 @@ _BY_STATUS: dict[int, tuple[type[CrowdFLError], ...]] = {
         errors.WidthError,
     ),
     426: (errors.WrongProtocol,),
+    429: (errors.TooManyJoins,),
     500: (errors.CrowdFLError,),
     503: (errors.Cancelled, errors.ServiceUnavailable, errors.StoreUnavailable),
     507: (errors.StorageFull,),
@@ -70,6 +71,7 @@ _HEADERS: dict[type[BaseException], dict[str, str]] = {
     NotAuthenticated: {"WWW-Authenticate": 'Bearer realm="crowdfl", CrowdFL realm="crowdfl"'},
     ServiceUnavailable: {"Retry-After": "5"},
     TooSlow: {"Connection": "close"},
+    errors.TooManyJoins: {"Retry-After": "600"},
     WrongProtocol: {"Upgrade": f"crowdfl/{PROTOCOL}"},
 }
 _LONGEST_TEXT = 1000  # characters of a message that are sent: it may quote the caller's own input
