@@ -40,7 +40,9 @@ def _profile(profile: str) -> Iterator[str]:
             " ".join(row.learns for row in deviating),
             ", ".join(_shown_by([*curious, *deviating])),
         ]
-        yield f"| {party} | {' | '.join(cells)} |"
+        alone = next((row.recruiting for row in [*curious, *deviating] if row.recruiting), "")
+        named = f'; with `recruit = "open"`: {alone}' if alone else ""
+        yield f"| {party}{named} | {' | '.join(cells)} |"
 
 
 def _shown_by(rows: list[Disclosure]) -> Iterator[str]:
@@ -58,7 +60,8 @@ def catalogue(text: str) -> str:
     """The pages' words, with the rows that they show: of parties that follow the protocol."""
     shown = [row for row in disclosures() if not row.deviates]
     sections = {
-        "party": {row.id: _plainly(row.party, named=True) for row in shown},
+        "party": {row.id: _plainly(row.party, named=True) for row in shown}
+        | {f"{row.id}Recruiting": _plainly(row.recruiting, named=True) for row in shown if row.recruiting},
         "learnt": {row.key: _plainly(row.learns) for row in shown},
         "hidden": {row.key: _plainly(row.hidden) for row in shown if row.hidden},
     }

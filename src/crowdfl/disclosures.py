@@ -23,6 +23,9 @@ class Disclosure(NamedTuple):
     deviates: bool = False
     audit: tuple[str, ...] = ()
     proof: str = ""
+    recruiting: str = (
+        ""  # the party, in tasks with recruit = "open": SP is by itself what it needs another for in others
+    )
 
     @property
     def key(self) -> str:
@@ -40,7 +43,9 @@ def disclosures() -> tuple[Disclosure, ...]:
     )
 
 
-def learnt_in(profile: str, *, deviates: bool = False) -> list[Disclosure]:
-    """By each party of a task of this profile, and then what is so in all."""
-    rows = (row for place in (profile, "every") for row in disclosures() if row.profile == place)
+def learnt_in(profile: str, *, deviates: bool = False, recruits: bool = False) -> list[Disclosure]:
+    """By each party of a task of this profile, and then what is so in all; `recruits`: of a task that SP lists."""
+    rows = [row for place in (profile, "every") for row in disclosures() if row.profile == place]
+    if recruits:
+        rows = [row._replace(party=row.recruiting or row.party) for row in rows]
     return [row for row in rows if row.deviates == deviates]

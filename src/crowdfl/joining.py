@@ -145,6 +145,7 @@ class AcceptedInvitation:
     invitation: ParticipantSettings = field(repr=False)
     home: Path
     least_participants: int | None = None
+    all_the_same: bool = False
     agree: str | None = None
     language: str = ""
     own: "OwnInvitation | None" = None  # of this program's own servers
@@ -306,6 +307,7 @@ def join(
     home: str | os.PathLike[str] | None = None,
     yes: bool = False,
     least_participants: int | None = None,
+    all_the_same: bool = False,
     agree: str | None = None,
     language: str | None = None,
 ) -> AcceptedInvitation:
@@ -320,6 +322,8 @@ def join(
             invitation, with the ending `.home`.
         yes: You have read what the task is, and agree: nothing is asked. Needed where nobody can be asked, as in notebooks.
         least_participants: Take part only if every average is of at least so many people; 5 by default.
+        all_the_same: Take part in a task that the platform lists, where it may be a reader and everybody else, and no noise
+            hides anyone.
         agree: The version of the task's consent text, if it has one, that you have read and agree to; it is signed.
         language: In which you read what the requester wrote, such as de, where the task has it; by default your locale's.
 
@@ -336,10 +340,10 @@ def join(
     opening = _invited()
     own = opening.home_of(path) if home is None else Path(home)
     invited = opening.read_invitation(path)
-    joining = AcceptedInvitation(invited, own, least_participants, agree, _reader(language))
+    joining = AcceptedInvitation(invited, own, least_participants, all_the_same, agree, _reader(language))
     if isinstance(invitation, opening.OwnInvitation):  # whoever runs the servers and wrote the task knows what it is
         yes = True
-        joining = replace(joining, own=invitation, least_participants=least_participants or 1)
+        joining = replace(joining, own=invitation, least_participants=least_participants or 1, all_the_same=True)
     with _opened(joining, reads=True) as person:
         if not Agent(person, time.sleep).has_joined:
             _ask(person, path, yes=yes)
@@ -552,7 +556,8 @@ def _teller(*, shown: bool) -> Callable[[str], None]:
 
 
 def _opened(joining: AcceptedInvitation, *, reads: bool = False) -> Any:  # noqa: ANN401
-    more = {"least": joining.least_participants, "agree": joining.agree, "language": joining.language}
+    more = {"least": joining.least_participants, "all_the_same": joining.all_the_same}
+    more |= {"agree": joining.agree, "language": joining.language}
     return _invited().invited(joining.invitation, joining.home, Participant, reads=reads, **more)
 
 

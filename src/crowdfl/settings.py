@@ -1225,7 +1225,7 @@ class ParticipantSettings(Settings):
     model_config = ConfigDict(extra="ignore")  # a newer requester may say more
 
     task: _Text = Field(description="The task's id.")
-    invitation: str = Field(
+    invitation: Annotated[str, _fitting(str.isprintable), Expected("a string")] = Field(
         repr=False,
         description="The signed invitation with its key, for one person; empty: SP gives one, of a task that it lists.",
     )

@@ -134,8 +134,7 @@ def test_sp_replaces_nobodys_device_and_takes_no_place_that_the_requester_keeps(
 
 
 def test_sp_gets_no_more_people_into_a_round_than_the_task_has_places_for(tmp_path: Path, sp_key: SigningKey):
-    """However many keys it signs, CSP takes as many as devices could be in any task; of a round it answers for as many as fit, and
-    an honest SP lets in no more."""
+    """However many keys it signs, CSP takes as many as devices could be in any task; an honest SP lets in no more than fit."""
     desk = desk_of(tmp_path, sp_key, max_participants=3)
     for _ in range(3 * MOST_DEVICES):
         desk.csp.enrol(desk.task, minted(desk, recruited(desk, sp_key), new_keys()))

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +12,11 @@ import typer
 
 from crowdfl.cli.output import JsonLines, Module, OwnLearnerName, OwnLossName, clean, show, show_event, tell_code
 from crowdfl.documents.signed import Definition
-from crowdfl.errors import SettingsError
+from crowdfl.errors import KeyMismatch, SettingsError
 from crowdfl.learning.training import LocalTrainer
 from crowdfl.roles.participant.agent import Agent, event_words
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS, Participant
-from crowdfl.services.client.opening import home_of, invited, read_invitation
+from crowdfl.services.client.opening import home_of, invited, listed_tasks, read_invitation, write_listed
 from crowdfl.settings import from_millionths, money_words
 
 app = typer.Typer(help="Participant: look, join, take part, be paid, leave.", no_args_is_help=True)
@@ -33,6 +33,13 @@ _Least = Annotated[
         min=1,
         metavar="N",
         help=f"Take part only if every average is of at least so many people; kept for later. [default: {LEAST_PARTICIPANTS}]",
+    ),
+]
+_AllTheSame = Annotated[
+    bool,
+    typer.Option(
+        "--all-the-same",
+        help="Take part where the platform may be a reader and everybody else in the task; kept for later.",
     ),
 ]
 _Yes = Annotated[bool, typer.Option("--yes", "-y", help="Join without being asked.")]
@@ -54,6 +61,56 @@ _Language = Annotated[
 
 
 @app.command()
+def tasks(
+    address: Annotated[str, typer.Argument(help="The platform, as in https://host:7102.")],
+    take: Annotated[
+        str | None, typer.Option(metavar="TASK", help="Write what `look` and `join` need for this task into a file.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="That file. [default: task-ID.json, of the first 8 letters]")] = None,
+    kgc_key: Annotated[
+        str | None, typer.Option(help="KGC's key, as you know it by another way: any other is refused.")
+    ] = None,
+    ca: Annotated[Path | None, typer.Option(help="Whom to trust; if not given, the system's.")] = None,
+    insecure_test_key: Annotated[
+        bool, typer.Option("--insecure-test-key", help="Take part with a key that is for tests.")
+    ] = False,
+    as_json: JsonLines = False,
+) -> None:
+    """Show the tasks that a platform lists, which anybody may join. Sends nothing about you."""
+    found = listed_tasks(address.rstrip("/"), ca)
+    named = str(found["servers"].get("kgc_key"))
+    if kgc_key is not None and kgc_key.lower() != named:
+        raise KeyMismatch(
+            f"{address} names another key of KGC than you do, {named[:16]}...: take part in none of its tasks"
+        )
+    if take is None:
+        show(found, "\n".join(_listed_lines(found["tasks"], address)), as_json=as_json)
+        return
+    path = out or Path(f"task-{take[:8]}.json")
+    write_listed(found, take, address.rstrip("/"), path, ca, insecure_test_key=insecure_test_key)
+    show({"file": str(path), "kgc_key": named}, str(path), as_json=as_json)
+    if not as_json:
+        known = "" if kgc_key else f"; by the platform's word alone, KGC's key is {clean(named)}"
+        typer.echo(f"to look: crowdfl participant look {path}{known}", err=True)
+
+
+def _listed_lines(rows: Sequence[Mapping[str, Any]], address: str) -> list[str]:
+    lines = []
+    for row in rows:
+        budget = row["budget"]
+        pay = "no rewards" if budget is None else f"{money_words(budget, row['currency'])} a round, for all together"
+        who = row["who"]["name"] or "somebody who gives no name"
+        lines += [
+            f"{row['task']}",
+            f"    {clean(row['purpose'])}",
+            f"    asked by {clean(who)}; {row['rounds']} rounds; {pay}; {row['places_left']} places left",
+            f"    {row['recruiting']}",
+        ]
+    more = [f"for one of them: crowdfl participant tasks {address} --take TASK"]
+    return [*lines, *more] if rows else ["this platform lists no task now"]
+
+
+@app.command()
 def look(invitation: _Invitation, home: _Home = None, language: _Language = "", as_json: JsonLines = False) -> None:
     """Show what the task is for, its terms, and who will read the model. Sends nothing about you."""
     with open_participant(invitation, home, as_json=as_json, reads=True, language=language) as person:
@@ -72,10 +129,12 @@ def join(
     agree: _Agree = None,
     language: _Language = "",
     least_participants: _Least = None,
+    all_the_same: _AllTheSame = False,
     as_json: JsonLines = False,
 ) -> None:
     """Make your keys, have them certified, and enrol. Safe to repeat."""
     own: dict[str, Any] = {"least": least_participants, "agree": agree, "language": language}
+    own["all_the_same"] = all_the_same
     with open_participant(invitation, home, as_json=as_json, **own) as person:
         agreed = yes or Agent(person, time.sleep).has_joined
         _ask(person, person.look(), agreed=agreed, as_json=as_json)
@@ -94,6 +153,7 @@ def run(  # noqa: PLR0913, PLR0917 -- each is an option
     agree: _Agree = None,
     language: _Language = "",
     least_participants: _Least = None,
+    all_the_same: _AllTheSame = False,
     as_json: JsonLines = False,
     module: Module = None,
     learner: OwnLearnerName = None,
@@ -105,6 +165,7 @@ def run(  # noqa: PLR0913, PLR0917 -- each is an option
 ) -> None:
     """Join and take part until the task ends; after an interruption, continue where it stopped."""
     own: dict[str, Any] = {"least": least_participants, "agree": agree, "language": language}
+    own["all_the_same"] = all_the_same
     with open_participant(invitation, home, as_json=as_json, hold=hold_upload, **own) as person:
         agent = Agent(person, time.sleep)
         definition = agent.look()

@@ -380,6 +380,7 @@ class TaskStatus:
     dropped: int
     active: int  # participants that have not left
     places_taken: int  # by those who have left too
+    listed: int  # of those that have not left, who came by SP's list
     ready_at: float | None
     claims_extended: str | None
     rounds: Sequence[tuple[Round, int, int]]  # with its uploads, and how many were drawn for it: 0 of all

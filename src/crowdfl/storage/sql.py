@@ -133,7 +133,9 @@ class SqlStore(MoneyTables, ReminderTables):
                 self._tell("participant replaced", task=task, who=old)
             if c.execute(joining(c.dialect.name), row).rowcount != 1:
                 raise TaskFull(f"all {limit} places of this task are taken")
-            self._count(c, t.tasks, {"active": not participant.left, "taken": 1, "joined": 1}, task=task)
+            here = not participant.left
+            more = {"active": here, "listed": here and participant.recruited, "taken": 1, "joined": 1}
+            self._count(c, t.tasks, more, task=task)
             self._tell("participant joined", task=task, who=identity.who)
 
     def _come_back(
@@ -235,10 +237,11 @@ class SqlStore(MoneyTables, ReminderTables):
     def _counts_of(self, c: sa.Connection, task: str, who: str) -> dict[int, dict[str, int]]:
         """What somebody adds to the counts of the task (0) and of each round."""
         p = t.participants.c
-        person = find(c, [p.left, p.replaced_by, p.freed], task=task, who=who).first()
+        person = find(c, [p.left, p.replaced_by, p.freed, p.recruited], task=task, who=who).first()
         here = person is not None and not person.left
         takes = person is not None and person.replaced_by is None and not person.freed
-        found = {0: {"active": int(here), "taken": int(takes)}}
+        listed = person is not None and here and person.recruited
+        found = {0: {"active": int(here), "listed": int(listed), "taken": int(takes)}}
         for number, sent, drawn in c.execute(PARTS, {"this_task": task, "who": who}):
             counts = {"uploads": sent, "present": sent and here, "drawn": drawn, "members": drawn and here}
             found[number] = {name: int(bool(one)) for name, one in counts.items()}
@@ -265,6 +268,7 @@ class SqlStore(MoneyTables, ReminderTables):
             dropped=about.dropped,
             active=about.active,
             places_taken=about.taken,
+            listed=about.listed,
             ready_at=about.ready_at,
             claims_extended=about.claims_extended,
             rounds=[(_round(one), row.uploads, row.drawn) for one, row in rounds if one],

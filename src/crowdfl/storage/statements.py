@@ -190,7 +190,7 @@ def _status() -> sa.Select[*tuple[Any, ...]]:
     """A row for each round, or one without; each with the task."""
     r = t.rounds.c
     joined = t.tasks.outerjoin(t.rounds, t.rounds.c.task == t.tasks.c.task)
-    names = "state", "ended_at", "epoch", "dropped", "ready_at", "claims_extended", "active", "taken"
+    names = "state", "ended_at", "epoch", "dropped", "ready_at", "claims_extended", "active", "listed", "taken"
     about = (t.tasks.c[name] for name in names)
     columns = (*about, *END, r.uploads, r.drawn, *_BESIDE)
     return select(*columns).select_from(joined).where(t.tasks.c.task == _THIS_TASK).order_by(r.number)

@@ -107,8 +107,9 @@ tasks = _table(
     Column("steps", _Whole, nullable=False),
     Column("said", _Name, nullable=False),
     Column("rolled_back", Boolean, nullable=False),
-    # How many, so that nobody has to count a crowd: who has not left, whose place is taken (not replaced, not freed), all.
-    *(Column(name, _Whole, nullable=False, default=0) for name in ("active", "taken", "joined")),
+    # How many, so that nobody has to count a crowd: who has not left, of them by SP's list, whose place is taken (not replaced,
+    # not freed), all.
+    *(Column(name, _Whole, nullable=False, default=0) for name in ("active", "listed", "taken", "joined")),
 )
 
 participants = _table(

@@ -45,6 +45,7 @@ _LOST = """<!doctype html>
   <h1>There is nothing at this address</h1>
   <p>This is a platform for CrowdFL campaigns. To take part in one, open the whole link that you were given.</p>
   <p>Have you joined before? <a href="/join/">Your campaigns are here.</a></p>
+  <p>Anybody may join <a href="/tasks/">the campaigns of this list.</a></p>
 </main>
 </html>
 """
@@ -188,7 +189,7 @@ def phone_headers(connect: Iterable[str]) -> dict[str, str]:
 
 
 def add_phone_page(app: FastAPI, settings: SpSettings) -> None:
-    """The phone's page at /join/, to an app of `open_sp`; and what all pages share at /web/."""
+    """The phone's page at /join/, to an app of `open_sp`; the list of tasks at /tasks/; and what all pages share at /web/."""
     headers = _headers_of(settings)
 
     def prepare(new: SpSettings) -> Callable[[], None]:
@@ -197,7 +198,7 @@ def add_phone_page(app: FastAPI, settings: SpSettings) -> None:
         return lambda: headers.update(made)
 
     app.state.reloads.add(prepare)
-    for place, assets in phone_assets().items():
+    for place, assets in {**phone_assets(), "/tasks": load_assets(_HERE / "tasks")}.items():
         add_static(app, place, assets, lambda: headers)
     problem = app.exception_handlers[HTTPException]
 

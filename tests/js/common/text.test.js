@@ -8,7 +8,7 @@ import { readServices, said, translated } from "#web/common/said.js";
 import { bestLanguage, endingWords, isSaid, LANGUAGES, listOf, speak, t, withNodes } from "#web/common/text.js";
 
 const WEB = new URL("../../../src/crowdfl/web/", import.meta.url);
-const PAGES = ["phone", "console", "requester"];
+const PAGES = ["phone", "tasks", "console", "requester"];
 /** What looks like a sentence and is none: fonts, conditions, names of languages. */
 const NO_SENTENCES = ["day at ", "13px system-ui, sans-serif", "(prefers-color-scheme: dark)", ...Object.values(LANGUAGES), "crowdfl language"];
 

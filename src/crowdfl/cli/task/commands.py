@@ -53,7 +53,7 @@ from crowdfl.roles.defining import defined, explained, invitation_warning, warni
 from crowdfl.roles.participant.agent import short_state
 from crowdfl.roles.recipe_check import require_for_phones
 from crowdfl.roles.requester import Campaign
-from crowdfl.roles.sp.people import CONSENT_COLUMNS
+from crowdfl.roles.sp.people import CONSENT_COLUMNS, PEOPLE_COLUMNS
 from crowdfl.services.client.opening import (
     RequesterFile,
     link_of,
@@ -311,6 +311,20 @@ def report(task: _Task, settings: _Settings = _SETTINGS, as_json: Json = False) 
         amount = money_words(movement["amount"], currency)
         lines.append(f"{amount:>29}  {movement['name']}: {movement['source']} -> {movement['target']}")
     show(found, *lines, as_json=as_json)
+
+
+@app.command("people")
+def people_now(
+    task: _Task,
+    file: Annotated[Path | None, typer.Argument(help="Where to write it; by default, it is printed.")] = None,
+    settings: _Settings = _SETTINGS,
+    as_json: Json = False,
+) -> None:
+    """Show who has joined, by the name in the task: how each came, invited or by the platform's list, and in which rounds each
+    has sent. CSV, or JSON."""
+    with open_requester(RequesterFile.read(settings)) as requester:
+        requester.definition(task)
+        write_rows(requester.sp.compliance(task)["people"], PEOPLE_COLUMNS, file, as_json=as_json)
 
 
 @app.command()

@@ -184,7 +184,9 @@ def status_line(status: Mapping[str, Any]) -> str:
     warning = f" [{status['key']}]" if status.get("insecure") else ""
     ended = status.get("ended")
     why = f" ({Tombstone(ended['why'], EndedBy(ended['by']), ended['reason']).words()})" if ended else ""
-    return f"{status['state']}{why}: {status['enrolled']} enrolled; {rounds or 'no round yet'}{warning}"
+    listed = status.get("listed")
+    came = "" if listed is None else f" ({listed} by the platform's list, {status['enrolled'] - listed} invited)"
+    return f"{status['state']}{why}: {status['enrolled']} enrolled{came}; {rounds or 'no round yet'}{warning}"
 
 
 def _more(waited: Wait, task: str, status: Mapping[str, Any], now: float) -> str:

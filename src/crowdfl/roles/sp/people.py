@@ -32,6 +32,7 @@ from crowdfl.roles.sp.core import ENDED, SpCore, require_running
 from crowdfl.roles.sp.uploads import upload_name
 
 _MOST = 20_000  # people that the requester is shown at once
+PEOPLE_COLUMNS = ("who", "state", "came", "sent", "drawn")
 CONSENT_COLUMNS = ("who", "state", "version", "language", "agreed", "received", "withdrawn", "document")
 
 

@@ -210,6 +210,7 @@ class Tasks:
             "enrolled": found.active,
             "enrolment": self._enrolment(task, found),
             "places_left": max(0, settings.max_participants - found.places_taken),
+            "listed": None if not self._core.definition(task).recruits else found.listed,
             "next_round": self._next_round(task, found),
             "come_back": self._come_back(task, found),
             "rounds": [

@@ -14,6 +14,7 @@ from crowdfl.errors import TooManyJoins
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.services.http.address_limit import AddressLimit, address_in
 from crowdfl.services.http.bodies import SMALL_LIMIT, Form, TaskId, json_body, known_task, takes_json
+from crowdfl.settings import to_millionths
 
 _PAGE = "/join/"  # where links lead
 
@@ -66,7 +67,7 @@ def _row(listing: Listing, sp_key: bytes, definition: Definition, status: Mappin
         "who": {"name": definition.who.name, "institution": definition.who.institution},
         "profile": settings.profile,
         "rounds": settings.rounds,
-        "budget": None if settings.budget is None else str(settings.budget),
+        "budget": None if settings.budget is None else to_millionths(settings.budget),
         "currency": settings.currency,
         "epsilon": settings.epsilon,
         "enrolled": status["enrolled"],

@@ -7,7 +7,7 @@ import json
 import re
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -186,6 +186,35 @@ def read_invitation(path: Path) -> ParticipantSettings:
     if not isinstance(found, dict):
         raise SettingsError(f"{path} is not an invitation: expected a JSON object, as `crowdfl task invite` writes it")
     return ParticipantSettings.parse(found, path)
+
+
+def listed_tasks(address: str, ca: Path | None = None) -> dict[str, Any]:
+    """The tasks that a platform lists, and the servers that it names."""
+    with closing(SpClient(Link(address, ca).open(retries=_CALLS))) as sp:
+        return sp.listed()
+
+
+def write_listed(
+    listed: Mapping[str, Any], task: str, address: str, path: Path, ca: Path | None, *, insecure_test_key: bool
+) -> None:
+    """What an invitation file holds, of a listed task: a place is asked for by whoever joins with it."""
+    if not any(one.get("task") == task for one in listed["tasks"]):
+        raise SettingsError(
+            f"{address} lists no task {task}: `crowdfl participant tasks {address}` shows those it lists"
+        )
+    servers = listed["servers"]
+    contents = {
+        "task": task,
+        "invitation": "",
+        "kgc": servers["kgc"],
+        "sp": address,
+        "kgc_key": servers["kgc_key"],
+        "sp_key": servers["sp_key"],
+        "ca": _certificates(ca) if ca else None,
+        "insecure_test_key": insecure_test_key,
+    }
+    ParticipantSettings.parse(contents, path)
+    write_private(path, json.dumps(contents).encode())
 
 
 def replaced_number(old: str) -> str:

@@ -87,10 +87,14 @@ export function isSaid(key) {
   return Object.hasOwn(sentences, section) && Object.hasOwn(sentences[section], name);
 }
 
-/** Who learns what of a task, a row for each party: what catalogues have of its profile, then of all. @param {string} profile */
-export const learntRows = (profile) => [profile, "every"].flatMap((place) =>
+/**
+ * Who learns what of a task, a row for each party: what catalogues have of its profile, then of all.
+ * @param {string} profile @param {boolean} [recruits] Whether SP lets people in: then it is a reader, or all others, by itself.
+ */
+export const learntRows = (profile, recruits = false) => [profile, "every"].flatMap((place) =>
   Object.keys(sentences.learnt).filter((key) => key.startsWith(`${place}_`)).map((key) => {
-    const [party, hidden] = [`party.${key.slice(place.length + 1)}`, `hidden.${key}`];
+    const [usual, hidden] = [`party.${key.slice(place.length + 1)}`, `hidden.${key}`];
+    const party = recruits && isSaid(`${usual}Recruiting`) ? `${usual}Recruiting` : usual;
     return { key, party: t(party), learns: t(`learnt.${key}`), hidden: isSaid(hidden) ? t(hidden) : "" };
   }));
 

@@ -23,7 +23,7 @@ const PAUSE_MS = 350;
 const STEPS = {
   what: ["task.purpose", "who.name", "who.institution", "who.contact", "who.approval", "who.logo", "task.terms", "task.readers"],
   record: ["training.labels", "training.channels", "training.learner", "training.hidden", "training.features", "training.epochs"],
-  plan: ["settings.min_participants", "settings.max_participants", "plan.start_with", "plan.enrol_until", "plan.start_at",
+  plan: ["settings.min_participants", "settings.max_participants", "task.recruit", "plan.start_with", "plan.enrol_until", "plan.start_at",
     "settings.rounds", "plan.every", "settings.window", "plan.closes"],
   pay: ["settings.budget", "settings.currency", "task.claim_window"],
   consent: ["consent.version", "consent.text"],

@@ -88,7 +88,7 @@ function learntCard(task, signal) {
   const place = h("div.learnt");
   const show = actionButton(t("task.showLearnt"), place, async () => {
     const known = /** @type {Record<string, { code: string, [value: string]: any }[]>} */ (await get(`tasks/${task.task}/known`, signal));
-    const cells = learntRows(task.profile).map(({ key, party, learns, hidden }) =>
+    const cells = learntRows(task.profile, task.recruits).map(({ key, party, learns, hidden }) =>
       [h("strong", null, party), learns, hidden, known[key]?.length ? h("div", null, ...known[key].map(({ code, ...values }) => h("div", null, t(`known.${code}`, values)))) : ""]);
     place.replaceChildren(
       table(t("task.learntCaption", { profile: task.profile }), ["party", "learns", "hidden", "known"].map((name) => t(`task.${name}`)), cells));

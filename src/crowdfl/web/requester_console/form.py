@@ -84,6 +84,7 @@ def start_values(own: Values) -> dict[str, dict[str, Any]]:
 def values_of(definition: Definition) -> dict[str, dict[str, Any]]:
     """A task that exists, as a form shows it: to start another from."""
     task = {name: getattr(definition, name) for name in ("purpose", "terms", "readers", "claim_window")}
+    task["recruit"] = "open" if definition.recruits else "invitations"
     tables = {section: dict(getattr(definition, section)) for section in SECTIONS if section != "task"}
     texts = {
         f"{_TEXTS}{language}": {
@@ -119,7 +120,10 @@ def answer(values: Values, now: float) -> Answer:
         settings = definition.settings
         cost = settings.rounds * definition.plan.round_cost(settings)
         told = _with_phones(explained(definition), definition)
-        return Answer(idle=idle, explanation=told, cost=cost, body=definition.body())
+        body = definition.body() | (
+            {"recruiter": "00" * 32} if definition.recruits else {}
+        )  # SP's key, once it is signed
+        return Answer(idle=idle, explanation=told, cost=cost, body=body)
     except CrowdFLError as wrong:
         words = str(wrong)
         return Answer(problem=words, named=_named(words), idle=idle)

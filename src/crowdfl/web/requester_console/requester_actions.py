@@ -282,6 +282,7 @@ def _summary(definition: Definition) -> dict[str, Any]:
         "step": settings.server_step,
         "labels": list(definition.training.get("labels", ())),
         "consent": definition.consent.version,
+        "recruits": definition.recruits,
     }
 
 

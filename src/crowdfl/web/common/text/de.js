@@ -86,6 +86,10 @@ export default {
     readers: "Die Plattform (SP) oder der zweite Server (CSP) mit Lesenden",
     restored: "Lesende, nachdem der zweite Server (CSP) außerhalb von crowdfl restore zurückgesetzt wurde",
     kgcWithServer: "Die Schlüsselstelle (KGC) mit einem Server",
+    spWithOne: "Die Plattform (SP) mit einer teilnehmenden Person",
+    othersRecruiting: "Die Plattform (SP) allein, oder alle Teilnehmenden bis auf eine Person",
+    readersRecruiting: "Die Plattform (SP) allein; der zweite Server (CSP) mit Lesenden",
+    spWithOneRecruiting: "Die Plattform (SP) allein",
   },
   learnt: {
     every_kgc: "Alles, während sie Schlüssel austeilt",
@@ -111,7 +115,8 @@ export default {
     hardened_readers: "Was diese Lesenden lesen",
     paper_participant: "Durchschnitte, die eigene Vergütung, jede Vergütung, die sie mithören",
     paper_requester: "Das Modell, jeden Beitrag, den er mithört: Ihm gehört der Schlüssel",
-    paper_sp: "Wer wann gesendet hat; angeforderte Vergütungen; jeden Beitrag, zusammen mit einer teilnehmenden Person",
+    paper_sp: "Wer wann gesendet hat; angeforderte Vergütungen",
+    paper_spWithOne: "Jeden Beitrag",
     paper_csp: "Das gemittelte Modell, die Gesamtzahl, Abstände, Zahlen von Stichproben, Vergütungen, angefordert oder nicht; das Modell derer, die allein zu spät kommen, von mehreren den Durchschnitt",
   },
   hidden: {

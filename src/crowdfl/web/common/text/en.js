@@ -86,6 +86,10 @@ export default {
     readers: "The platform (SP) or the second server (CSP) with readers",
     restored: "A reader, after the second server (CSP) was set back outside crowdfl restore",
     kgcWithServer: "The key centre (KGC) with one server",
+    spWithOne: "The platform (SP) with one participant",
+    othersRecruiting: "The platform (SP) alone, or all participants but one",
+    readersRecruiting: "The platform (SP) alone; the second server (CSP) with readers",
+    spWithOneRecruiting: "The platform (SP) alone",
   },
   learnt: {
     every_kgc: "Everything, while it deals",
@@ -111,7 +115,8 @@ export default {
     hardened_readers: "What those readers read",
     paper_participant: "Averages, its own rewards, every reward that it overhears",
     paper_requester: "The model, every upload that it overhears: it owns the key",
-    paper_sp: "Who uploaded when; claimed rewards; every upload, with one participant",
+    paper_sp: "Who uploaded when; claimed rewards",
+    paper_spWithOne: "Every upload",
     paper_csp: "The averaged model, the total, distances, numbers of samples, rewards, claimed or not; the model of whoever comes late alone, of several the average of theirs",
   },
   hidden: {

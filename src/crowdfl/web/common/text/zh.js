@@ -86,6 +86,10 @@ export default {
     readers: "平台（SP）或第二台服务器（CSP）与读者一起",
     restored: "读者（在第二台服务器（CSP）于 crowdfl restore 之外被回退之后）",
     kgcWithServer: "密钥中心（KGC）与一台服务器",
+    spWithOne: "平台（SP）与一名参加者一起",
+    othersRecruiting: "平台（SP）自己，或除一人外的所有参加者",
+    readersRecruiting: "平台（SP）自己；第二台服务器（CSP）与读者一起",
+    spWithOneRecruiting: "平台（SP）自己",
   },
   learnt: {
     every_kgc: "在分发密钥时可得知一切",
@@ -111,7 +115,8 @@ export default {
     hardened_readers: "这些读者所能读到的内容",
     paper_participant: "平均值、自己的报酬、偷听到的每份报酬",
     paper_requester: "模型、偷听到的每次上传：密钥归其所有",
-    paper_sp: "谁在何时上传；已领取的报酬；与一名参加者一起可得知每次上传",
+    paper_sp: "谁在何时上传；已领取的报酬",
+    paper_spWithOne: "每次上传",
     paper_csp: "平均后的模型、总数、距离、样本数、报酬（无论是否领取）；单独迟到者的模型，多人迟到时则为其平均",
   },
   hidden: {

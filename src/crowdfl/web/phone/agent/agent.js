@@ -68,9 +68,9 @@ export class Agent {
     return this.participant.closed(this._invitation.replaces);
   }
 
-  /** The owner accepts averages of so few people. @param {number} least */
-  accept(least) {
-    return this.participant.accept(least);
+  /** The owner accepts averages of so few people; and, all the same, a platform that may be all others. @param {number} least @param {boolean} [allTheSame] */
+  accept(least, allTheSame = false) {
+    return this.participant.accept(least, allTheSame);
   }
 
   /** The owner has read the consent text, in this language ("": the task's own), and agrees. @param {{language?: string}} [read] */

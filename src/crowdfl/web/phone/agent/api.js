@@ -61,6 +61,11 @@ export class Platform {
     return fromBase64(reply.text("sealed"));
   }
 
+  /** An invitation of SP's to this key, of a task that it lists. @param {string} task @param {string} key In hex. */
+  async recruit(task, key) {
+    return (await this._sp.sendJson("POST", `/v1/tasks/${task}/places`, { key })).text("invitation");
+  }
+
   /** @param {string} task */
   async papers(task) {
     const reply = await this._about(task);

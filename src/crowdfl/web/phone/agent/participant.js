@@ -70,9 +70,9 @@ export class Participant {
     return { definition, shares, appointment };
   }
 
-  /** The owner accepts averages of so few people. @param {number} least */
-  accept(least) {
-    return this.kept.put("least", least);
+  /** The owner accepts averages of so few people; and, all the same, a platform that may be all others. @param {number} least @param {boolean} [allTheSame] */
+  accept(least, allTheSame = false) {
+    return this.kept.change({ least, "all-the-same": allTheSame });
   }
 
   /** The owner has read the consent text in this language, and agrees. @param {string} [language] "": the task's own. */
@@ -102,7 +102,7 @@ export class Participant {
     const { appointment, definition } = await this._papers();
     await this.context.requireCompany();
     await this._requireConsent(definition);
-    if (!(await this.hasJoined())) requireRoom(await this.context.status(), this.context.protocol.takesPlace(invitation));
+    if (!(await this.hasJoined())) requireRoom(await this.context.status(), invitation !== "" && this.context.protocol.takesPlace(invitation));
     await this.kept.makeKeys(this.context.protocol.newKeys);
     if (!(await this.hasJoined())) await this._certify(invitation, appointment);
     const { who } = await this.context.keys();
@@ -123,11 +123,19 @@ export class Participant {
   async _certify(invitation, appointment) {
     const { protocol, kgcKey } = this.context;
     const keys = await this.context.keys();
-    const asked = await protocol.enrolmentRequest(this.task, invitation, keys);
+    const asked = await protocol.enrolmentRequest(this.task, invitation || (await this._recruited()), keys);
     const sealed = await this._platform.enrolAtKgc(this.task, asked.invitation, asked.request);
     const { certificate, bundle } = await protocol.openEnrolled(sealed, asked, keys, kgcKey);
     protocol.requireKey(appointment, (await protocol.openBundle(bundle)).fingerprint);
     await this.kept.change({ bundle, certificate });
+  }
+
+  /** A ticket of SP's, for a key that is kept first: whoever asks again has the same place. */
+  async _recruited() {
+    const { protocol } = this.context;
+    await this.kept.add("ticket-key", await protocol.newTicketKey());
+    const key = await this.kept.get("ticket-key");
+    return protocol.openRecruited(await this._platform.recruit(this.task, key.open), this.task, key);
   }
 
   hasJoined() {

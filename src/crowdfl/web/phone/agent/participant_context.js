@@ -10,7 +10,7 @@ import { requireStatus } from "./status.js";
 /** @typedef {import("../protocol/keys.js").Keys} Keys */
 /** @typedef {import("../protocol/settings.js").SharesTask} SharesTask */
 /** @typedef {(what: string, details: Record<string, any>) => void} OnEvent */
-/** @typedef {Pick<import("./api.js").Platform, "papers" | "initial" | "status" | "enrol" | "enrolAtKgc" | "send" | "uploaded" | "isDrawn"
+/** @typedef {Pick<import("./api.js").Platform, "papers" | "recruit" | "initial" | "status" | "enrol" | "enrolAtKgc" | "send" | "uploaded" | "isDrawn"
  *    | "average" | "end" | "reward" | "claim" | "payTo" | "offers" | "remind" | "stopReminding" | "quit">} ParticipantPlatform */
 
 /**
@@ -120,7 +120,7 @@ export class ParticipantContext {
 
   /** Refuse a task whose averages may be of fewer people than the owner accepts. */
   async requireCompany() {
-    this.protocol.requireCompany(await this.shares(), await this.kept.get("least"));
+    this.protocol.requireCompany(await this.shares(), await this.kept.get("least"), (await this.kept.get("all-the-same")) === true);
   }
 
   /**

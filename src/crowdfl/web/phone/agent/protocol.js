@@ -6,11 +6,11 @@ export { openBundle } from "../protocol/bundle.js";
 export { hex, sha256 } from "../protocol/bytes.js";
 export { chainFromBytes, chainToBytes, chainWeights, startChain, stateDigest } from "../protocol/chain.js";
 export {
-  checkConsentReceipt, checkReceipt, consentCopy, enrolmentRequest, openAppointment, openDefinition, openEnrolled, openExtension, requireKey, signConsent,
-  takesPlace,
+  checkConsentReceipt, checkReceipt, consentCopy, enrolmentRequest, openAppointment, openDefinition, openEnrolled, openExtension, openRecruited, requireKey,
+  signConsent, takesPlace,
 } from "../protocol/documents.js";
 export { checkDestination, sealDestination } from "../protocol/destination.js";
-export { newKeys } from "../protocol/keys.js";
+export { newKeys, newTicketKey } from "../protocol/keys.js";
 export { makeClaim, openReward, recordIn, rewardBy } from "../protocol/rewards.js";
 export { readSafetensors } from "../protocol/safetensors.js";
 export { requireCompany, sharesTask } from "../protocol/settings.js";

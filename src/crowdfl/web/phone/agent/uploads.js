@@ -3,8 +3,8 @@
 import { privacyOf } from "../protocol/accounting.js";
 import { toMillionths } from "../protocol/amounts.js";
 import {
-  AlreadyCounted, CrowdFLError, Forbidden, NotAuthenticated, NotDrawn, NotReady, NothingToContribute, Replaced, RoundNotOpen, TaskNotRunning, TooLate,
-  UnknownParticipant, WrongBase, wordsOf,
+  AlreadyCounted, CrowdFLError, Forbidden, NotAuthenticated, NotDrawn, NotReady, NothingToContribute, PlaceFreed, Replaced, RoundNotOpen, TaskFull,
+  TaskNotRunning, TooLate, UnknownParticipant, WrongBase, wordsOf,
 } from "../protocol/errors.js";
 import { difference, heeded, signedOf } from "./evidence.js";
 import { named, stopping } from "./holdings.js";
@@ -20,7 +20,7 @@ export const CONTRIBUTION = "contribution";
 /** Under this name: how the device calls what the task was charged. */
 export const CHARGE = "charge";
 
-const FINAL = [TooLate, RoundNotOpen, NotDrawn, AlreadyCounted, TaskNotRunning, WrongBase];
+const FINAL = [TooLate, RoundNotOpen, NotDrawn, AlreadyCounted, TaskFull, TaskNotRunning, WrongBase];
 
 export class Uploads {
   /** @param {ParticipantContext} context @param {import("./model.js").KeptModel} model */
@@ -193,6 +193,7 @@ export class Uploads {
     try {
       return await send();
     } catch (unknown) {
+      if (unknown instanceof PlaceFreed && (await this._context.enrol())) return send(); // or `TaskFull`: others have the place
       if (!(unknown instanceof NotAuthenticated || unknown instanceof UnknownParticipant)) throw unknown;
       const before = this._epoch;
       await this.comeBack(await this._context.status());

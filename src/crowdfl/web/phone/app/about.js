@@ -119,5 +119,14 @@ export function crowdWords(definition) {
   return [t("about.crowd", { count }), isSmallCrowd(definition) && t("about.smallCrowd", { count: LEAST_PARTICIPANTS })].filter((words) => words !== false);
 }
 
+/** Whether SP lets people in, and may be everybody else. @param {DefinitionBody} definition */
+export const isRecruited = ({ recruiter }) => Boolean(recruiter);
+
+/** Whether its owner must accept that: no noise hides anyone. @param {DefinitionBody} definition */
+export const needsAllTheSame = (definition) => isRecruited(definition) && privacyOf(definition.settings) === null;
+
+/** One sentence about it. @param {DefinitionBody} definition */
+export const recruitingWords = (definition) => t(needsAllTheSame(definition) ? "invite.recruits" : "invite.recruitsWithNoise");
+
 /** @param {DefinitionBody} definition */
 export const isSmallCrowd = ({ settings }) => settings.min_participants < LEAST_PARTICIPANTS;

@@ -17,7 +17,7 @@ export async function keepInvitation(store, invitation, now) {
   const { task } = invitation;
   const known = /** @type {Invitation | undefined} */ (await store.get(task, "invitation"));
   const isAnother = known !== undefined && known.invitation !== invitation.invitation && !(await store.has(task, "certificate"));
-  if (isAnother && known.expires > now && (await store.has(task, "definition"))) {
+  if (isAnother && known.expires !== null && known.expires > now && (await store.has(task, "definition"))) {
     throw new Conflict("this phone has another invitation to this campaign, which is still good: delete that one first");
   }
   if (isAnother) await store.forget(task);

@@ -63,9 +63,9 @@ export class Doorstep {
     open?.view.update();
   }
 
-  /** @param {string} task @param {number} least @param {string} [language] */
-  async join(task, least, language) {
-    return (await this.whole()).join(task, least, language);
+  /** @type {Model["join"]} */
+  async join(...asked) {
+    return (await this.whole()).join(...asked);
   }
 
   /** @param {string} task */

@@ -115,10 +115,10 @@ class PhoneModel {
     await this.refresh();
   }
 
-  /** @param {string} task @param {number} least @param {string} [language] Of the consent text that its owner agrees to. */
-  async join(task, least, language) {
+  /** @type {import("./types.js").Model["join"]} */
+  async join(task, least, language, allTheSame = false) {
     const { agent } = await this.part(task);
-    await agent.accept(least);
+    await agent.accept(least, allTheSame);
     if (language !== undefined) await agent.agree({ language });
     await agent.join();
     await this.refresh();

@@ -35,7 +35,7 @@
  * @typedef {{
  *   purpose: string, terms: string, readers: string, requester: string, rounds_until: number, claims_until: number,
  *   settings: Record<string, any>, plan: Record<string, any>, who: Record<string, string>, training: Record<string, any>, arrays: [string, number[]][],
- *   texts?: Record<string, any>, payer?: string,
+ *   texts?: Record<string, any>, payer?: string, recruiter?: string,
  * }} DefinitionBody
  */
 
@@ -101,7 +101,7 @@
  *   get(task: string): Campaign | undefined,
  *   accept(fragment: string): Promise<string>,
  *   look(task: string): Promise<void>,
- *   join(task: string, leastParticipants: number, consentLanguage?: string): Promise<void>,
+ *   join(task: string, leastParticipants: number, consentLanguage?: string, allTheSame?: boolean): Promise<void>,
  *   leave(task: string): Promise<void>,
  *   withdraw(task: string): Promise<{ told: boolean }>,
  *   consentCopy(task: string): Promise<{ name: string, text: string } | null>,

@@ -132,6 +132,7 @@ export async function openDefinition(document) {
   const body = readPayload("definition", payload); // first: it says whose signature it must have
   const [requester, signed] = [fromHex(body.requester), signedBytes("definition", payload)];
   await verify(requester, signed, signature);
+  if (body.recruiter === body.requester) throw new DocumentError("a definition that names its requester as the recruiter, who is the platform");
   if (body.claims_until < body.rounds_until) throw new DocumentError("a definition whose last day of claims is before its last day of rounds");
   return { task: hex(await sha256(signed)), body, requester };
 }
@@ -187,6 +188,18 @@ export async function enrolmentRequest(task, ticket, keys) {
     throw new FormatError("this link is damaged: its key is not the one that the requester signed");
   }
   return { task, invitation, request, context };
+}
+
+/**
+ * What SP has signed for a key of this phone's, as a ticket; KGC looks whose signature it has.
+ * @param {string} invitation @param {string} task @param {{ secret: Bytes, open: string }} key
+ */
+export function openRecruited(invitation, task, key) {
+  const found = readPayload("invitation", parts(invitation, "invitation").payload);
+  if (found.task !== task || found.key !== key.open || found.device !== 1) {
+    throw new DocumentError("the platform has signed another key or task than it was asked to: nothing is joined");
+  }
+  return `${base64url(key.secret)} ${invitation}`;
 }
 
 /** Whether an invitation is for somebody who has a place in the task already, with another phone. @param {string} ticket */

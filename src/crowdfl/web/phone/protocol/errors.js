@@ -129,6 +129,9 @@ export class ConsentMissing extends CampaignError {}
 /** Every place of the task is taken. */
 export class TaskFull extends CampaignError {}
 
+/** More places were asked for than this platform gives out in an hour: come back later. */
+export class TooManyJoins extends CampaignError {}
+
 /** The task's plan lets nobody join any more. */
 export class EnrolmentOver extends CampaignError {}
 
@@ -149,6 +152,9 @@ export class Forbidden extends CampaignError {}
 
 /** Another device has taken this one's place in the task. */
 export class Replaced extends Forbidden {}
+
+/** A round went by without an upload of this participant's, and others may have its place: join again. */
+export class PlaceFreed extends Forbidden {}
 
 /** This participant has withdrawn from the task, for good. */
 export class Withdrawn extends Forbidden {}

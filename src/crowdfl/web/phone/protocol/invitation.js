@@ -1,4 +1,4 @@
-// An invitation from its link. All of it is in the fragment, which a browser never sends; documents/links.py writes it.
+// An invitation, or a task that SP lists, from its link: in the fragment, which a browser never sends; documents/links.py writes it.
 
 import { base64url, fromBase64url, utf8 } from "./bytes.js";
 import { documentText, readPayload } from "./documents.js";
@@ -10,16 +10,18 @@ import { decode } from "./messages.js";
  * Whoever has it can join once: it is a secret.
  * @typedef {object} Invitation
  * @property {string} task
- * @property {string} invitation The document as its requester signed it, behind its private key.
+ * @property {string} invitation The document as its requester signed it, behind its private key; "": SP is asked for one.
  * @property {string} kgc Address of KGC, without a slash at its end.
  * @property {string} sp Address of SP, the same.
  * @property {Bytes} kgcKey
  * @property {Bytes} spKey
- * @property {number} expires Seconds since 1970.
+ * @property {number | null} expires Seconds since 1970; null: never.
  * @property {boolean} replaces Whether it takes the place of another phone of the same person.
  */
 
 const KIND = 70;
+const LISTED = 72; // of a task that SP lists: nothing secret
+const KIND_AT = 5; // in a message's bytes
 const LONGEST = 4096; // characters
 const LIMIT = { field: LONGEST, entries: 0 };
 const TASK = /^[0-9a-f]{64}$/;
@@ -33,9 +35,11 @@ const LOOPBACK = /^(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])$/;
 export function parseLink(fragment, pageOrigin) {
   const digits = fragment.replace(/^#/, "");
   if (digits.length > LONGEST) throw new LimitExceeded("this link is too long: it is not an invitation");
+  const bytes = fromBase64url(digits);
+  if (bytes[KIND_AT] === LISTED) return listed(bytes, pageOrigin);
   /** @type {import("./messages.js").FieldType[]} */
   const types = ["text", "bytes", "bytes", "text", "text", "bytes", "bytes"];
-  const [payload, signature, key, kgc, sp, kgcKey, spKey] = decode(KIND, types, fromBase64url(digits), LIMIT);
+  const [payload, signature, key, kgc, sp, kgcKey, spKey] = decode(KIND, types, bytes, LIMIT);
   if (signature.length !== 64 || key.length !== 32 || kgcKey.length !== 32 || spKey.length !== 32) {
     throw new FormatError("this link is damaged: a key or a signature in it has another length");
   }
@@ -43,6 +47,14 @@ export function parseLink(fragment, pageOrigin) {
   if (!TASK.test(task)) throw new FormatError("this link is damaged: it does not name a task");
   const invitation = `${base64url(key)} ${documentText("invitation", payload, signature)}`;
   return { task, invitation, kgc: address(kgc), sp: address(sp || pageOrigin), kgcKey, spKey, expires, replaces: device > 1 };
+}
+
+/** @param {Bytes} bytes @param {string} pageOrigin @returns {Invitation} */
+function listed(bytes, pageOrigin) {
+  const [task, kgc, sp, kgcKey, spKey] = decode(LISTED, ["text", "text", "text", "bytes", "bytes"], bytes, LIMIT);
+  if (kgcKey.length !== 32 || spKey.length !== 32) throw new FormatError("this link is damaged: a key in it has another length");
+  if (!TASK.test(task)) throw new FormatError("this link is damaged: it does not name a task");
+  return { task, invitation: "", kgc: address(kgc), sp: address(sp || pageOrigin), kgcKey, spKey, expires: null, replaces: false };
 }
 
 /** @param {string} text */

@@ -55,6 +55,16 @@ export async function signingPair(secret, publicHalf) {
 }
 
 /**
+ * The key of an invitation, which this phone makes where SP recruits; its private half stays with it, as a link's would.
+ * @returns {Promise<{ secret: Bytes, open: string }>} The public half in hex.
+ */
+export async function newTicketKey() {
+  const made = await pair("Ed25519", ["sign", "verify"], true);
+  const secret = new Uint8Array(await crypto.subtle.exportKey("pkcs8", made.privateKey)).slice(-32);
+  return { secret, open: hex(await rawPublic(made)) };
+}
+
+/**
  * @param {string} name
  * @param {KeyUsage[]} usages
  * @param {boolean} readable

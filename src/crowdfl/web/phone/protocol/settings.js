@@ -23,6 +23,8 @@ import { SAMPLES_BYTES } from "./limits.js";
  * @property {number} countBytes Of a share of a number of samples; 0 where there are none.
  * @property {number} minParticipants
  * @property {number} maxParticipants In one round.
+ * @property {boolean} recruits Whether SP lets people in, and may be everybody else.
+ * @property {boolean} hasNoise
  * @property {boolean} draws Whether people are drawn for each round; if not, everyone is in it.
  * @property {number} rounds
  * @property {bigint} payment Millionths that every round pays; 0 in a task without rewards.
@@ -198,6 +200,8 @@ export function sharesTask({ task, body }) {
     countBytes: hasCounts ? SAMPLES_BYTES : 0,
     minParticipants: settings.min_participants,
     maxParticipants: settings.per_round ?? settings.max_participants,
+    recruits: body.recruiter !== "",
+    hasNoise: privacyOf(settings) !== null,
     draws: settings.per_round !== null,
     rounds: settings.rounds,
     payment: pay === "none" ? 0n : budget,
@@ -333,8 +337,12 @@ export function requireRewards(task) {
  * Refuse a task whose averages may be of fewer people than this participant accepts.
  * @param {SharesTask} task
  * @param {number} [least]
+ * @param {boolean} [allTheSame] The owner takes part where SP lets people in, and may be everybody else.
  */
-export function requireCompany(task, least = LEAST_PARTICIPANTS) {
+export function requireCompany(task, least = LEAST_PARTICIPANTS, allTheSame = false) {
+  if (task.recruits && !task.hasNoise && !allTheSame) {
+    throw new TooFewParticipants("the platform may be everybody else in this task, and no noise hides anyone: its owner must accept that");
+  }
   if (task.minParticipants >= least) return;
   throw new TooFewParticipants(
     `this task averages as few as ${task.minParticipants} participants, and you take part from ${least} on: ` +

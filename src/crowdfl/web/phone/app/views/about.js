@@ -47,7 +47,7 @@ const pick = ({ task, phase, definition, refusal, closed, problem, expires, sp, 
 /** The requester's words as this reader reads them. @param {DefinitionBody} definition */
 const textsOf = (definition) => textsIn(definition, [language(), ...navigator.languages]);
 
-/** @typedef {{ task: string, fewest: number, small: boolean, back: boolean, consent: import("../../protocol/texts.js").Texts["consent"] } | null} Answer */
+/** @typedef {{ task: string, fewest: number, small: boolean, back: boolean, recruits: string, alone: boolean, consent: import("../../protocol/texts.js").Texts["consent"] } | null} Answer */
 
 /** @param {Campaign | undefined} campaign @returns {Answer} */
 function canAnswer(campaign) {
@@ -56,7 +56,9 @@ function canAnswer(campaign) {
   const fewest = campaign.definition.settings.min_participants;
   const back = campaign.phase === "left"; // who has agreed before
   const consent = back ? null : textsOf(campaign.definition).consent;
-  return { task: campaign.task, fewest, small: about.isSmallCrowd(campaign.definition), back, consent };
+  const recruits = about.isRecruited(campaign.definition) ? about.recruitingWords(campaign.definition) : "";
+  const alone = about.needsAllTheSame(campaign.definition);
+  return { task: campaign.task, fewest, small: about.isSmallCrowd(campaign.definition), back, recruits, alone, consent };
 }
 
 /** @param {Model} model @param {Shown | undefined} campaign */
@@ -151,23 +153,24 @@ function leaving(definition) {
     picture(definition.settings.min_participants),
     h("p", null, t("about.halves")),
     h("p", null, t("common.kgc")),
-    h("details", { id: "learnt" }, h("summary", null, t("about.learnt")), h("ul", null, ...learntRows(PROFILE).map(({ party, learns }) => h("li", null, h("strong", null, party), h("div", null, learns))))));
+    h("details", { id: "learnt" }, h("summary", null, t("about.learnt")), h("ul", null, ...learntRows(PROFILE, about.isRecruited(definition)).map(({ party, learns }) => h("li", null, h("strong", null, party), h("div", null, learns))))));
 }
 
 /** @param {Model} model @param {NonNullable<Answer>} answer @param {HTMLElement} trouble */
-function answering(model, { task, fewest, small, back, consent }, trouble) {
+function answering(model, { task, fewest, small, back, recruits, alone, consent }, trouble) {
+  const allTheSame = alone ? choice("all-the-same", t("invite.allTheSame")) : null;
   const few = small ? choice("accept-few", t("invite.few", { count: fewest })) : null;
   const agrees = consent ? choice("agree", t("invite.agree", { version: plainly(consent.version) })) : null;
-  const choices = [few, agrees].filter((one) => one !== null);
+  const choices = [allTheSame, few, agrees].filter((one) => one !== null);
   const join = actionButton(t(back ? "invite.joinAgain" : "invite.join"), trouble, async () => {
-    await model.join(task, small ? fewest : about.LEAST_PARTICIPANTS, consent?.language);
+    await model.join(task, small ? fewest : about.LEAST_PARTICIPANTS, consent?.language, alone);
     go("record", task);
   }, { kind: "main" });
   const decide = () => (join.disabled = choices.some(({ input }) => !input.checked));
   choices.forEach(({ input }) => input.addEventListener("change", decide));
   decide();
   const text = consent && h("details", { id: "consent" }, h("summary", null, t("invite.consent")), h("p.said", null, plainly(consent.text)));
-  return h("div.joining", null, trouble, few?.element, text, agrees?.element, h("div.buttons", null, button(t("common.notNow"), () => go("campaigns")), join));
+  return h("div.joining", null, trouble, recruits && h("p.warn", { id: "recruits" }, recruits), allTheSame?.element, few?.element, text, agrees?.element, h("div.buttons", null, button(t("common.notNow"), () => go("campaigns")), join));
 }
 
 /** Something to agree to. @param {string} id @param {string} words */
