@@ -79,6 +79,21 @@ def good(name: str, page: str, sp: str, payload: str) -> Json:
     }
 
 
+def listed(page: str, sp: str) -> Json:
+    """The same of a task that SP lists: nobody's, and nothing secret."""
+    data = message(72, TASK, KGC, "" if page == f"{sp}/join/" else sp, KGC_KEY, SP_KEY)
+    keys = {"kgc_key": KGC_KEY.hex(), "sp_key": SP_KEY.hex()}
+    return {
+        "page": page,
+        "link": f"{page}#{letters(data)}",
+        "invitation": "",
+        "task": TASK,
+        "kgc": KGC,
+        "sp": sp,
+        **keys,
+    }
+
+
 def bad() -> list[Json]:
     """Fragments that must be refused, and why."""
     signature = sign(payload_of())
@@ -131,15 +146,27 @@ def bad() -> list[Json]:
         ("an invitation that is no JSON", changed(0, payload_of()[:-1]), "DocumentError"),
         ("an invitation that is a list", changed(0, "[]"), "DocumentError"),
         ("text that is not UTF-8", changed(0, b"\xff"), "FormatError"),
+        ("a listed task without a name", letters(message(72, "", KGC, "", KGC_KEY, SP_KEY)), "FormatError"),
+        (
+            "a listed task and a short key of KGC",
+            letters(message(72, TASK, KGC, "", KGC_KEY[:-1], SP_KEY)),
+            "FormatError",
+        ),
+        ("a listed task and a key more", letters(message(72, TASK, KGC, "", KGC_KEY, SP_KEY, SP_KEY)), "TrailingBytes"),
+        (
+            "a listed task over plain HTTP",
+            letters(message(72, TASK, "http://k.example", "", KGC_KEY, SP_KEY)),
+            "PlainHttpRefused",
+        ),
     ]
     return [{"name": name, "fragment": fragment, "error": error} for name, fragment, error in cases]
 
 
 def document() -> Json:
     return {
-        "about": "Invitations as links: the fragment is a message of kind 70 in base64url without padding. `invitation` is the "
-        "document that a phone puts together from its first two fields, behind the private key of the third. docs/formats.md "
-        "defines the form.",
+        "about": "Invitations as links: the fragment is a message of kind 70 (of a listed task, 72) in base64url without "
+        "padding. `invitation` is the document that a phone puts together from its first two fields, behind the private key of "
+        "the third. docs/formats.md defines the form.",
         "requester": REQUESTER.public_key().public_bytes_raw().hex(),
         "good": [
             good("the page of SP", PAGE, SP, payload_of()),
@@ -149,6 +176,7 @@ def document() -> Json:
             good("a payload of another form", PAGE, SP, payload_of().replace(", ", " ,  ")),
             good("a second device", PAGE, SP, payload_of(device=2)),
         ],
+        "listed": [listed(PAGE, SP), listed("https://pages.example/join/", SP)],
         "bad": bad(),
     }
 

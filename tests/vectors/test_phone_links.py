@@ -38,6 +38,11 @@ def test_a_link_brings_the_invitation_back_to_the_letter(case):
     assert (found.kgc_key.hex(), found.sp_key.hex()) == (case["kgc_key"], case["sp_key"])
 
 
+@pytest.mark.parametrize("case", VECTORS["listed"])
+def test_a_link_to_a_listed_task_is_written_as_the_vectors_spell_it(case):
+    assert invitation_link(case["page"], contents(case)) == case["link"]
+
+
 def test_no_two_cases_are_the_same():
     fragments = [case["fragment"] for case in VECTORS["bad"]]
     assert len(set(fragments)) == len(fragments)

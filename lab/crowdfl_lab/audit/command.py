@@ -23,6 +23,7 @@ from crowdfl_lab.audit import (
     printed,
     processes,
     readings,
+    recruiting,
     set_back,
     unsigned_rounds,
 )
@@ -265,6 +266,7 @@ def _shares(say: Callable[[str], None]) -> Iterator[Finding]:
     yield from altered.attack_searched_count()
     yield from altered.attack_another_count()
     yield from isolation.attack_isolation(profile=SHARES)
+    yield from recruiting.attack_recruited()
     yield from evaluations.attack_evaluations()
     yield from evaluations.attack_queries()
     yield from unused.attack_unused()

@@ -108,6 +108,7 @@ export function tabOf(tables, fuse) {
  * @property {string} [step]
  * @property {boolean} [draws]
  * @property {string} [consent] Its version.
+ * @property {boolean} [listed] Whether SP recruits.
  * @property {Record<string, unknown>} [settings] Besides these.
  */
 
@@ -121,8 +122,8 @@ export const roundsClaimed = (platform) => [...platform.claims].map((claim) => J
 /** SP and KGC for one phone. A round opens when the one before is over, and is over as soon as the phone's upload is in. */
 export class FakePlatform {
   /** @param {FakeOptions} [options] */
-  constructor({ rounds = 3, payment = 1000n, min = 5, claimsUntil = ROUNDS_UNTIL + 150, early = false, step, draws = false, consent = "", settings = {} } = {}) {
-    this.options = { rounds, payment, min, claimsUntil, early, step, draws, consent, settings };
+  constructor({ rounds = 3, payment = 1000n, min = 5, claimsUntil = ROUNDS_UNTIL + 150, early = false, step, draws = false, consent = "", settings = {}, listed = false } = {}) {
+    this.options = { rounds, payment, min, claimsUntil, early, step, draws, consent, settings, listed };
     /** @type {string | null} */
     this.consented = null;
     /** @type {string | null} */
@@ -144,7 +145,7 @@ export class FakePlatform {
     /** @type {Set<string>} Every claim that was ever sent. */
     this.claims = new Set();
     this.paid = 0;
-    /** @type {string[]} Where to be paid, as it was sealed. */
+    /** @type {string[]} Where to be paid, as it was sealed; before that, whose key SP was asked to invite. */
     this.places = [];
     this.quits = 0;
     /** @type {string[]} */
@@ -159,7 +160,7 @@ export class FakePlatform {
     const settings = { rounds, payment: payment.toString(), budget: payment ? "1.00" : null, min_participants: min, window: 30, server_step: step, draws, pay: early ? "equal" : "samples", ...this.options.settings };
     const texts = { consent: { version: consent, text: consent && "We measure." }, language: "en", texts: { de: { consent: "Wir messen." } } };
     const plan = { unused_pay: "0.25" };
-    const body = { purpose: "walking", rounds_until: ROUNDS_UNTIL, claims_until: claimsUntil, payer: "ab", settings, plan, training: { epochs: 1 }, who: {}, ...texts };
+    const body = { purpose: "walking", rounds_until: ROUNDS_UNTIL, claims_until: claimsUntil, payer: "ab", recruiter: this.options.listed ? "cd" : "", settings, plan, training: { epochs: 1 }, who: {}, ...texts };
     return `crowdfl definition S ${JSON.stringify(body)}`;
   }
 
@@ -207,6 +208,10 @@ export class FakePlatform {
         this.enrolled.add(certificate.slice("cert ".length));
         this.consented ??= consent;
         return consent === null ? null : `receipt of ${consent}`;
+      },
+      recruit: (_task, /** @type {string} */ key) => {
+        this.places.push(key);
+        return `place of ${key}`;
       },
       enrolAtKgc: (_task, _invitation, /** @type {string} */ who) => {
         if (this.certified !== null && this.certified !== who) throw new InvitationRefused("the invitation is used");
@@ -286,13 +291,16 @@ const SIMPLE = {
   openAppointment: async () => ({ task: TASK, fingerprint: "" }),
   requireKey: () => {},
   sharesTask: (/** @type {any} */ { task, body }) => ({
-    hasReference: body.settings.reference ?? false,
+    hasReference: body.settings.reference ?? false, recruits: body.recruiter !== "",
     task, initial: "right", parameters: 2, shape: [], unit: 1, minParticipants: body.settings.min_participants,
     rounds: body.settings.rounds, payment: BigInt(body.settings.payment), roundsUntil: body.rounds_until, claimsUntil: body.claims_until, claimsEarly: body.settings.pay === "equal", window: body.settings.window,
     draws: body.settings.draws,
     step: body.settings.server_step ? { kind: body.settings.server_step } : null,
   }),
-  requireCompany: (/** @type {any} */ task, least = 5) => {
+  newTicketKey: async () => ({ open: `key ${++seeds}` }),
+  openRecruited: (/** @type {string} */ invitation) => invitation,
+  requireCompany: (/** @type {any} */ task, least = 5, allTheSame = false) => {
+    if (task.recruits && !allTheSame) throw new TooFewParticipants("the platform may be everybody else");
     if (task.minParticipants < least) throw new TooFewParticipants(`as few as ${task.minParticipants}`);
   },
   takesPlace: (/** @type {string} */ invitation) => invitation.includes("replaces"),

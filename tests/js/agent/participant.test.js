@@ -6,10 +6,10 @@ import { test } from "node:test";
 import { CONTRIBUTION } from "#web/phone/agent/uploads.js";
 import { view } from "#web/phone/agent/state.js";
 import {
-  DocumentError, EnrolmentOver, Forbidden, NothingToContribute, NotAuthenticated, NotDrawn, NotReady, RewardOutOfRange,
+  DocumentError, EnrolmentOver, Forbidden, NothingToContribute, NotAuthenticated, NotDrawn, NotReady, PlaceFreed, RewardOutOfRange,
   ServiceUnavailable, TaskFull, TaskNotRunning, TooFewParticipants, TooLate, UnknownParticipant, UploadRejected,
 } from "#web/phone/protocol/errors.js";
-import { FakePhone, FakePlatform, TASK, protocol, receiptOf } from "./fakes.js";
+import { FakePhone, FakePlatform, Fuse, TASK, protocol, receiptOf } from "./fakes.js";
 
 /** A phone whose first round is open. @param {import("./fakes.js").FakeOptions} [options] */
 async function joined(options) {
@@ -50,6 +50,54 @@ for (const [enrolment, error] of /** @type {const} */ ([["full", TaskFull], ["ov
     assert.equal(await agent.participant.closed(), null);
   });
 }
+
+/** Whoever came by the list. @param {FakePhone} phone */
+const fromList = (phone) => phone.open(undefined, { invitation: /** @type {any} */ ({ task: TASK, invitation: "", kgc: "", sp: "", kgcKey: new Uint8Array(), spKey: new Uint8Array(), expires: null, replaces: false }) });
+
+test("a listed task is joined once its owner has said all the same, whatever a page forgets to ask", async () => {
+  const phone = new FakePhone(new FakePlatform({ listed: true }));
+  const agent = fromList(phone);
+  await agent.look();
+  await assert.rejects(agent.join(), TooFewParticipants);
+  await agent.accept(5);
+  await assert.rejects(agent.join(), TooFewParticipants);
+  assert.deepEqual([phone.platform.places, phone.platform.certified], [[], null], "nothing has left the phone");
+  await agent.accept(5, true);
+  await agent.join();
+  assert.equal(phone.platform.places.length, 1);
+  assert.equal(await agent.participant.step(phone.trainer), true);
+});
+
+test("a phone asks for one place, however often it joins, and whatever answers are lost", async () => {
+  const phone = new FakePhone(new FakePlatform({ listed: true }));
+  await fromList(phone).look();
+  await fromList(phone).accept(5, true);
+  phone.platform.instead.enrolAtKgc = () => { throw new ServiceUnavailable("away"); };
+  await assert.rejects(fromList(phone).join(), ServiceUnavailable);
+  delete phone.platform.instead.enrolAtKgc;
+  await fromList(phone).join();
+  await fromList(phone).join();
+  assert.equal(new Set(phone.platform.places).size, 1);
+  assert.equal(phone.platform.places.length, 2, "joined, it asks no more");
+});
+
+test("a place that was freed is taken again when the phone sends, or the round goes by", async () => {
+  const { phone, platform, step } = await joined({ rounds: 3 });
+  let refused = 0;
+  platform.instead.send = (...given) => {
+    if (!refused++) throw new PlaceFreed("freed");
+    return platform._send(new Fuse(), given[1], given[2].who, given[3]);
+  };
+  platform.enrolled.clear();
+  await step();
+  assert.ok(names(phone).includes("uploaded"));
+  platform.finish(1);
+  platform.instead.send = () => { throw new PlaceFreed("freed"); };
+  platform.instead.enrol = () => { throw new TaskFull("full"); };
+  await step();
+  await step();
+  assert.ok(names(phone).includes("refused"));
+});
 
 test("the least number is checked again before each upload", async () => {
   const { person, phone, step } = await joined({ min: 5 });

@@ -6,9 +6,9 @@ import {
   base64, base64url, concat, equal, fromBase64, fromBase64url, fromHex, fromNumber, hex, toNumber, u32, utf8,
 } from "#web/phone/protocol/bytes.js";
 import { CrowdFLError, errorFrom, NotReady, ServiceError, TaskEnded, TaskNotRunning } from "#web/phone/protocol/errors.js";
-import { openDefinition, openDocument } from "#web/phone/protocol/documents.js";
+import { enrolmentRequest, openDefinition, openDocument, openRecruited } from "#web/phone/protocol/documents.js";
 import { parseLink } from "#web/phone/protocol/invitation.js";
-import { newKeys } from "#web/phone/protocol/keys.js";
+import { newKeys, newTicketKey } from "#web/phone/protocol/keys.js";
 import { decode, encode } from "#web/phone/protocol/messages.js";
 import { requireCompany, sharesTask } from "#web/phone/protocol/settings.js";
 import { definitionOf, refuses, vectors } from "./support.js";
@@ -53,6 +53,38 @@ test("a link gives the invitation back to the letter", async () => {
       assert.equal((await openDocument(document, "invitation", fromHex(links.requester))).task, task);
     }
   }
+});
+
+test("a link to a listed task holds no invitation: SP is asked for one", () => {
+  for (const given of links.listed) {
+    const url = new URL(given.link);
+    const { kgcKey, spKey, ...found } = parseLink(url.hash, url.origin);
+    const { task, kgc, sp } = given;
+    assert.deepEqual(found, { task, invitation: "", kgc, sp, expires: null, replaces: false });
+    assert.deepEqual([hex(kgcKey), hex(spKey)], [given.kgc_key, given.sp_key]);
+  }
+});
+
+test("a task that SP lists is joined by nobody whose owner has not said all the same, unless noise hides people", async () => {
+  const task = /** @type {any} */ ({ minParticipants: 1000, recruits: true, hasNoise: false });
+  await refuses("TooFewParticipants", () => requireCompany(task, 5));
+  requireCompany(task, 5, true);
+  requireCompany({ ...task, hasNoise: true }, 5);
+  requireCompany({ ...task, recruits: false }, 5);
+  await refuses("TooFewParticipants", () => requireCompany({ ...task, minParticipants: 3 }, 5, true));
+});
+
+test("what SP signs for a key of this phone's is for that key, task and a first device, or it is not used", async () => {
+  const key = await newTicketKey();
+  const invitation = (/** @type {object} */ changed = {}) => `crowdfl invitation ${"A".repeat(86)} ${JSON.stringify({ task: "t", number: "0".repeat(32), device: 1, key: key.open, expires: 5, ...changed })}`;
+  assert.equal(openRecruited(invitation(), "t", key), `${base64url(key.secret)} ${invitation()}`);
+  for (const changed of [{ task: "u" }, { device: 2 }, { key: "00".repeat(32) }]) {
+    await refuses("DocumentError", () => openRecruited(invitation(changed), "t", key));
+  }
+  assert.notDeepEqual((await newTicketKey()).secret, key.secret);
+  const ticket = openRecruited(invitation(), "t", key);
+  const { request } = await enrolmentRequest("t", ticket, await newKeys()); // the private half fits
+  assert.match(request, /^crowdfl enrolment-request /);
 });
 
 for (const { name, fragment, error } of links.bad) {

@@ -9,7 +9,7 @@ import { isOver } from "./list.js";
 
 /** @typedef {import("./api.js").Task} Task */
 /** @typedef {import("./api.js").Standing} Standing */
-/** @typedef {{ number: number | null, file: string | null, link: string | null, who: string | null, state: string, sent: number[], drawn: number[] }} Person A person, or an invitation that nobody has used. */
+/** @typedef {{ number: number | null, file: string | null, link: string | null, who: string | null, state: string, came?: string, sent: number[], drawn: number[] }} Person A person, or an invitation that nobody has used. */
 /** @typedef {{ invitations: Person[], rounds: { number: number, opened: number }[], folder: string, no_phones: string | null }} People */
 
 const SHOWN = 25;
@@ -118,7 +118,7 @@ class PeopleList {
 
   /** @param {Person} person @param {number} open */
   #row(person, open) {
-    const { number, link, file, who, state, sent } = person;
+    const { number, link, file, who, state, sent, came } = person;
     const last = sent.at(-1);
     const named = number ?? who ?? "";
     const [code, done] = [h("div"), h("span.good", { role: "status" })];
@@ -132,7 +132,8 @@ class PeopleList {
     }, { small: true, label: t("invite.codeShow", { number: named }) });
     const replace = who && HERE.includes(state) && button(t("replace.action"), () => this.#replace(person), { small: true, label: t("replace.of", { who }) });
     const actions = h("div.row", null, ...(who ? [replace] : [copy, show, !link && file && h("span.link", null, file)]).filter((one) => !!one), done, code);
-    return [number ?? "", h(`span.state${owes(person, open) ? ".warn" : ""}`, null, t(`person.${state}`)),
+    const by = came === "listed" ? ` · ${t("people.listed")}` : "";
+    return [number ?? "", h(`span.state${owes(person, open) ? ".warn" : ""}`, null, t(`person.${state}`), by),
       last ? t("people.sentIn", { number: last }) : who ? t("people.neverSent") : "", who ? h("code", null, who) : "", actions];
   }
 
@@ -168,8 +169,8 @@ export const invitationsCsv = ({ invitations }) => csv([["invitation", "state", 
 /** A row for each person and round, with the day on which the round opened. @param {People} people */
 export function complianceCsv({ invitations, rounds }) {
   const day = (/** @type {number} */ opened) => new Date(opened * 1000).toISOString().slice(0, 10);
-  return csv([["participant", "invitation", "state", "round", "day", "expected", "sent"], ...invitations.filter(({ who }) => who).flatMap(({ who, number, state, sent, drawn }) =>
-    rounds.map((round) => [who, number, state, round.number, day(round.opened), !drawn.length || drawn.includes(round.number) ? 1 : 0, sent.includes(round.number) ? 1 : 0]))]);
+  return csv([["participant", "invitation", "came", "state", "round", "day", "expected", "sent"], ...invitations.filter(({ who }) => who).flatMap(({ who, number, came = "", state, sent, drawn }) =>
+    rounds.map((round) => [who, number, came, state, round.number, day(round.opened), !drawn.length || drawn.includes(round.number) ? 1 : 0, sent.includes(round.number) ? 1 : 0]))]);
 }
 
 const CONSENT = ["who", "state", "version", "language", "agreed", "received", "withdrawn", "document"];

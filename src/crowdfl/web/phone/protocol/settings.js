@@ -200,7 +200,7 @@ export function sharesTask({ task, body }) {
     countBytes: hasCounts ? SAMPLES_BYTES : 0,
     minParticipants: settings.min_participants,
     maxParticipants: settings.per_round ?? settings.max_participants,
-    recruits: body.recruiter !== "",
+    recruits: Boolean(body.recruiter),
     hasNoise: privacyOf(settings) !== null,
     draws: settings.per_round !== null,
     rounds: settings.rounds,
