@@ -25,10 +25,12 @@ from crowdfl.roles.retention import CspRetention, KgcRetention
 from crowdfl.services.apps import csp as csp_app
 from crowdfl.services.apps import kgc as kgc_app
 from crowdfl.services.apps import sp as sp_app
+from crowdfl.services.apps.sp_recruiting import Listing
 from crowdfl.services.client.peer_link import calls_to
 from crowdfl.services.client.peers import CspClient, KgcClient, SpClient
 from crowdfl.services.client.transport import Bearer, Credential, Owner, Service, Signer
 from crowdfl.services.http import logs
+from crowdfl.services.http.address_limit import AddressLimit
 from crowdfl.services.http.auth import ROLES, Tokens
 from crowdfl.services.run import around_step
 from crowdfl.services.tracing import TracedRounds
@@ -129,6 +131,7 @@ class World(Host):
         self.clients: list[httpx.Client] = []
         self.tokens = {name: self._some_tokens(name) for name in ("kgc", "sp", "csp")}
         clock, disk = ManualClock(BEGIN), self.new_disk(folder)
+        self.listing = Listing("https://kgc.example", SigningKey.fresh().public, AddressLimit(0, 1.0))
         super().__init__(self.new_tools(), disk=disk, clock=clock)
 
     def restart(self) -> None:
@@ -137,7 +140,9 @@ class World(Host):
         retention = KgcRetention(self.kgc.store, self.kgc.bundles, self.clock, sp_key=self.receipts.public)
         self.apps = {
             "kgc": kgc_app.create_app(self.kgc, tokens["kgc"], folder=folder / "kgc", retention=retention),
-            "sp": sp_app.create_app(self.sp, tokens["sp"], folder=folder / "sp", signing=self.receipts),
+            "sp": sp_app.create_app(
+                self.sp, tokens["sp"], folder=folder / "sp", signing=self.receipts, listing=self.listing
+            ),
         }
         self.start_csp()
 

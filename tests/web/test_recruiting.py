@@ -44,7 +44,8 @@ def listed(**settings: Any) -> tuple[Definition, Weights]:
     usual = SETTINGS | {"rounds": 2, "min_participants": 3, "max_participants": 4, "pay": "equal", "window": ROUND}
     learner = Recipe.of(TRAINING).make_learner()
     definition = small_definition(TaskSettings.of(**(usual | settings)), claim_window=10_000.0)
-    plan = definition.plan.model_copy(update={"start_with": 4})
+    start = max(4, int(usual["min_participants"]), int(settings.get("min_participants", 0)))
+    plan = definition.plan.model_copy(update={"start_with": start})
     words = "Tell walking, sitting and stairs apart"
     made = replace(definition, purpose=words, shape=learner.shape, training=TRAINING, plan=plan, recruits=True)
     return made, learner.weights()
@@ -139,12 +140,8 @@ def test_with_noise_nothing_is_ticked_and_the_sentence_stays_in_every_language(p
         "pay": None,
         "lanes": 1024,
     }
-    definition, weights = listed(min_participants=5, max_participants=9, **own)
-    plan = definition.plan.model_copy(update={"start_with": None})
-    settings = TaskSettings.of(
-        **{name: value for name, value in definition.settings if name not in ("decimals", "sigma")}
-    )
-    task = requester.create(replace(definition, plan=plan, settings=settings), weights)
+    definition, weights = listed(min_participants=5, max_participants=9, decimals=4, **own)
+    task = requester.create(definition, weights)
     page = phone_context.new_page()
     page.goto(f"{platform.urls['sp']}/tasks/")
     link = page.locator(f"#task-{task[:8]}").get_by_role("link").get_attribute("href")

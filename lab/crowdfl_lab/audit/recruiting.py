@@ -1,7 +1,7 @@
 """SP recruits, and so chooses the crowd by itself: it joins the task that it lists, as every participant but one, and reads.
 
 No protocol prevents it; a phone of its own accord takes no part in such a task without noise, unless its owner has said so. Run
-the roles themselves; SP's own phones are the program that everyone has.
+on the roles themselves; SP's own phones are the program that everyone has.
 """
 
 import numpy as np
