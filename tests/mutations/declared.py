@@ -1484,6 +1484,103 @@ PAPER_CLAIMS = (
         PAPER + "test_csp_keeps_its_share_for_claims_until_sp_says_that_there_are_no_more",
     ),
 )
+_RECRUIT = "tests/roles/test_recruiting.py::"
+_LISTING, _SQL, _PERSON = "roles/sp/recruiting.py", "storage/sql.py", "roles/participant/participant.py"
+_SAME = _RECRUIT + "test_an_owner_says_all_the_same_where_no_noise_hides_anyone"
+_FREED = _RECRUIT + "test_a_place_of_which_nothing_came_is_freed_after_a_round"
+_KEEPS = _RECRUIT + "test_whoever_was_invited_or_has_sent_once_or_came_during_the_round_keeps_the_place"
+_OTHER_KEY = _RECRUIT + "test_a_device_believes_no_place_that_is_not_its_own"
+RECRUITING = (
+    off(
+        "the place of a recruiter's key",
+        _INVITATIONS,
+        "recruited and found.number != _place_of(found.key)",
+        _RECRUIT + "test_sp_replaces_nobodys_device_and_takes_no_place_that_the_requester_keeps",
+    ),
+    off(
+        "a task that says invitations",
+        _LISTING,
+        "signing is None or not self._is_recruiter(definition)",
+        _RECRUIT + "test_sp_gives_nobody_a_place_in_a_task_that_says_invitations",
+    ),
+    off(
+        "a task that recruits by another key",
+        "roles/sp/tasks.py",
+        'definition.recruiter not in (b"", own)',
+        _RECRUIT + "test_a_definition_says_who_recruits_and_sp_takes_no_other",
+    ),
+    off(
+        "a requester as the recruiter",
+        "documents/signed.py",
+        "definition.recruiter == definition.requester",
+        _RECRUIT + "test_a_definition_says_who_recruits_and_sp_takes_no_other",
+    ),
+    off(
+        "all the same",
+        _PERSON,
+        "definition.recruits and definition.settings.epsilon is None and not self._accepts_all_the_same",
+        _SAME,
+    ),
+    off(
+        "a place where SP lets nobody in",
+        _PERSON,
+        "not definition.recruits",
+        _RECRUIT + "test_sp_gives_nobody_a_place_in_a_task_that_says_invitations",
+    ),
+    off("a place of this device's key", _PERSON, "(found.key, found.device) != (key.public, 1)", _OTHER_KEY),
+    off(
+        "places in an hour",
+        _LISTING,
+        "not store.recruit(task, invitation.number, now, self._core.options.max_joins)",
+        _RECRUIT + "test_places_are_given_so_many_in_an_hour",
+    ),
+    instead(
+        "the same place once an hour",
+        _SQL,
+        Text("if find(c, [r.place], task=task, place=place).first() is not None:", "if False:"),
+        _RECRUIT + "test_the_same_key_has_one_place_however_often_it_asks",
+    ),
+    instead(
+        "room before a place is given",
+        _LISTING,
+        Text("if state in NOT_OPEN:", "if False:"),
+        _RECRUIT + "test_nobody_joins_after_the_end_or_when_it_is_full",
+    ),
+    instead(
+        "who may lose a place",
+        _LISTING,
+        Text("return one.recruited and in_time", "return in_time"),
+        _KEEPS,
+    ),
+    instead("who could send in a round", _LISTING, Text("one.joined_at < opened_at", "True"), _KEEPS),
+    instead(
+        "a round that takes no more",
+        _LISTING,
+        Text("            return []  # it took no more", "            pass  # it took no more"),
+        _RECRUIT + "test_a_round_that_has_all_the_uploads_it_takes_frees_nobody",
+    ),
+    off(
+        "a freed place that others have",
+        _SQL,
+        "known.freed and find(c, [t.tasks.c.taken], task=task).scalar_one() >= limit",
+        _FREED,
+    ),
+    instead(
+        "as many devices as a task can have",
+        "roles/csp.py",
+        Text(
+            "self.store.add_participant(task, participant, places, most)",
+            "self.store.add_participant(task, participant, 10**6)",
+        ),
+        _RECRUIT + "test_sp_gets_no_more_people_into_a_round_than_the_task_has_places_for",
+    ),
+    off(
+        "places of one address",
+        "services/http/address_limit.py",
+        "len(seen) == self.most",
+        "tests/http/test_recruiting.py::test_an_address_waits_until_an_hour_has_passed",
+    ),
+)
 MUTATIONS: dict[str, tuple[Mutation, ...]] = {
     "steps of CSP": STEPS_OF_CSP,
     "sizes": SIZES,
@@ -1497,6 +1594,7 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
     "payouts": PAYOUTS,
     "writes": WRITES,
     "joining": JOINING,
+    "recruiting": RECRUITING,
     "last days": LAST_DAYS,
     "phones": PHONES,
     "evidence": EVIDENCE,

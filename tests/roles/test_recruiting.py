@@ -321,3 +321,25 @@ def test_who_comes_back_to_a_freed_place_takes_part_again(tmp_path: Path, sp_key
     desk.run()
     assert [state for _, state in rows(desk)] == ["in"] * 4
     assert idle.claim() == BUDGET // 4
+
+
+def test_a_round_that_has_all_the_uploads_it_takes_frees_nobody(tmp_path: Path, sp_key: SigningKey):
+    """Whoever has not sent when enough others had keeps the place; of a round that found too few, whoever has sent does."""
+    plan = WEEKLY | {"goal": 3, "closes": "deadline"}
+    desk = desk_of(tmp_path, sp_key, plan, max_participants=4, budget=None)
+    senders = come(desk, "a", "b", "c")
+    come(desk, "slow")
+    desk.clock.time += 1
+    desk.run()
+    desk.upload(senders)
+    desk.run()
+    assert desk.states() == ["rewarded"]
+    played(desk, [])
+    assert [state for _, state in rows(desk)] == ["in"] * 4
+    aborted = desk_of(tmp_path / "aborted", sp_key, WEEKLY, max_participants=4, budget=None)
+    few = come(aborted, "a", "b", "c", "d")[:2]
+    aborted.clock.time += 1
+    played(aborted, few)
+    aborted.later(2 * aborted.settings.window)
+    assert aborted.states() == ["aborted"]
+    assert [state for _, state in rows(aborted)] == ["in", "in", "freed", "freed"]

@@ -64,27 +64,22 @@ class Recruiting:
     # A place of which nothing came is free for others, once a round that its owner could have sent in is over.
 
     def due(self, stored: StoredTask) -> bool:
-        definition = self._definition(stored)
-        if not definition.recruits or stored.state in ENDED:
+        if not self._definition(stored).recruits or stored.state in ENDED:
             return False
-        over = self._over(stored, definition)
-        return over is not None and over.number > stored.freed
+        last = self._over(stored.task)
+        return last is not None and last.number > stored.freed
 
     def step(self, task: str) -> bool:
-        stored = self._ports.store.task(task)
-        definition = self._definition(stored)
-        last = self._over(stored, definition)
+        stored, last = self._ports.store.task(task), self._over(task)
         if last is None or last.number <= stored.freed:
             return False
         with self._ports.store.transaction():
-            self._ports.store.free(task, last.number, self._idle(task, definition, last))
+            self._ports.store.free(task, last.number, self._idle(task, self._definition(stored), last))
         return True
 
-    def _over(self, stored: StoredTask, definition: Definition) -> Round | None:
-        """The last round that is over, and whose time is: one that closed early asked nobody who had not sent yet."""
-        now = self._core.probably_now()
-        rounds = self._ports.store.rounds(stored.task)
-        return next((r for r in reversed(rounds) if r.is_over and now >= r.deadline(definition.settings)), None)
+    def _over(self, task: str) -> Round | None:
+        """The last round that is over."""
+        return next((one for one in reversed(self._ports.store.rounds(task)) if one.is_over), None)
 
     def _idle(self, task: str, definition: Definition, last: Round) -> list[str]:
         """Recruited before it opened, in it, and nothing of theirs was accepted in any round."""
@@ -92,7 +87,7 @@ class Recruiting:
         if store.turnout(task, last.number)[0] >= (
             definition.plan.goal or settings.per_round or settings.max_participants
         ):
-            return []  # it took no more
+            return []  # it took no more: who had not sent yet was asked for nothing
         drawn = None if settings.per_round is None else store.drawn(task, last.number)
         sent = {who for round_ in store.rounds(task) for who in self._accepted(task, round_)}
         books = self._core.ledger(task)
