@@ -42,7 +42,7 @@ def test_whoever_looks_finds_the_task_and_what_the_platform_could_do(campaign: C
     shown = json.loads(call("participant", "tasks", *place(campaign), "--json").out)
     assert [one["task"] for one in shown["tasks"]] == [campaign.task]
     told = call("task", "explain", campaign.folder / "task.toml")
-    assert 'recruit = "open": the platform lets people in itself' in told.out + told.err
+    assert 'recruit = "open": the platform can be a reader and everybody else' in told.out + told.err
 
 
 def test_who_joins_says_all_the_same_and_the_requester_sees_how_each_came(campaign: Campaign):

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.documents.signed import Definition
-from crowdfl.documents.task_summary import plan_lines, recruiting_words, reward_lines, text_lines
+from crowdfl.documents.task_summary import plan_lines, reward_lines, text_lines
 from crowdfl.effects import nothing_words, require_effect, require_training_effect
 from crowdfl.errors import SettingsError
 from crowdfl.learning.datasets import supplied as watch
@@ -184,9 +184,14 @@ def recruiting_warnings(definition: Definition) -> list[str]:
     """Of a task that SP lists: whoever joins is told the same."""
     if not definition.recruits:
         return []
-    found = [f'recruit = "open": {recruiting_words(definition)}']
+    found = [
+        'recruit = "open": the platform can be a reader and everybody else in the task, so that `min_participants` protects '
+        "nobody against it"
+    ]
     if definition.settings.epsilon is None:
-        found.append('recruit = "open" without `epsilon`: people must accept that with "all the same", or do not join')
+        found.append('recruit = "open" without `epsilon`: people must take part "all the same", or they do not join')
+    if definition.settings.profile == "paper":
+        found.append('recruit = "open" in the profile paper is for trials: the platform then reads every upload')
     return found
 
 

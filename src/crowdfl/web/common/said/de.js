@@ -1,6 +1,8 @@
 // What services say, in German: see ../said.js. A tab parts the name of a row from what it says.
 
 export default [
+  ["A round went by without an upload of this participant's, and others may have its place: join again.", "Eine Runde ist ohne einen Beitrag dieser Person vergangen, und andere haben vielleicht ihren Platz: Sie kann wieder mitmachen."],
+  ["More places were asked for than this platform gives out in an hour: come back later.", "Es wurden mehr Plätze verlangt, als diese Plattform in einer Stunde vergibt: später wiederkommen."],
   ["\"squared\", \"absolute\", \"huber\" or package.module:function", "\"squared\", \"absolute\", \"huber\" oder paket.modul:funktion"],
   ["0 to {}, with at most 6 decimals", "0 bis {1}, mit höchstens 6 Nachkommastellen"],
   ["A backup cannot be made or restored.", "Eine Sicherung kann nicht angelegt oder eingespielt werden."],
@@ -152,6 +154,9 @@ export default [
   ["`{}` would do nothing in this task: it needs {}. Leave it out, or change that", "`{1}` würde in dieser Aufgabe nichts bewirken: Es braucht {2}. Lassen Sie es leer, oder ändern Sie das"],
   ["more than `window`, or closes = \"everyone\"", "mehr als `window`, oder closes = \"everyone\""],
   ["a `budget`", "ein `budget`"],
+  ["recruit = \"open\" in the profile paper is for trials: the platform then reads every upload", "Im Profil paper ist das nur für Versuche: Die Plattform liest dann jeden Beitrag"],
+  ["recruit = \"open\" without `epsilon`: people must take part \"all the same\", or they do not join", "Die Plattform lässt Leute herein, und `epsilon` fehlt: Leute müssen sagen, dass sie „trotzdem“ mitmachen, sonst machen sie nicht mit"],
+  ["recruit = \"open\": the platform can be a reader and everybody else in the task, so that `min_participants` protects nobody against it", "Die Plattform lässt Leute herein: Sie kann mitlesen und alle anderen in der Aufgabe sein, so dass `min_participants` niemanden vor ihr schützt"],
   ["the profile {}", "das Profil {1}"],
   ["`lanes` above 0", "`lanes` über 0"],
   ["rounds of more people than that", "Runden von mehr Menschen"],

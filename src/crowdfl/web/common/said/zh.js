@@ -1,6 +1,8 @@
 // What services say, in Chinese: see ../said.js. A tab parts the name of a row from what it says.
 
 export default [
+  ["A round went by without an upload of this participant's, and others may have its place: join again.", "有一轮没有收到该参加者的上传，其名额可能已给了别人：请重新加入。"],
+  ["More places were asked for than this platform gives out in an hour: come back later.", "申请的名额超过了该平台一小时内发放的数量：请稍后再来。"],
   ["\"squared\", \"absolute\", \"huber\" or package.module:function", "\"squared\"、\"absolute\"、\"huber\" 或 package.module:function"],
   ["0 to {}, with at most 6 decimals", "0 至 {1}，最多 6 位小数"],
   ["A backup cannot be made or restored.", "无法创建或恢复备份。"],
@@ -152,6 +154,9 @@ export default [
   ["`{}` would do nothing in this task: it needs {}. Leave it out, or change that", "`{1}` 在此任务中不起作用：它需要{2}。请留空，或更改该项"],
   ["more than `window`, or closes = \"everyone\"", "大于 `window`，或 closes = \"everyone\""],
   ["a `budget`", " `budget`"],
+  ["recruit = \"open\" in the profile paper is for trials: the platform then reads every upload", "在配置 paper 中这仅用于试验：平台随后能读取每次上传"],
+  ["recruit = \"open\" without `epsilon`: people must take part \"all the same\", or they do not join", "平台也接纳参与者，且没有 `epsilon`：人们必须选择“仍然参加”，否则不会加入"],
+  ["recruit = \"open\": the platform can be a reader and everybody else in the task, so that `min_participants` protects nobody against it", "平台也接纳参与者：它可以读取结果，也可能是任务中的其他所有人，因此 `min_participants` 不能在它面前保护任何人"],
   ["the profile {}", "配置 {1}"],
   ["`lanes` above 0", "大于 0 的 `lanes`"],
   ["rounds of more people than that", "人数更多的轮次"],
