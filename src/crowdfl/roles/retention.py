@@ -15,7 +15,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from crowdfl.codes import Code
 from crowdfl.documents.signed import AttestedSum, TaskEnd
-from crowdfl.errors import CrowdFLError, DocumentError, Forbidden, TaskEnded, UnknownTask
+from crowdfl.errors import CrowdFLError, DocumentError, Forbidden, TaskEnded, TaskUnreadable, UnknownTask
 from crowdfl.protocols.capabilities import CountsRewarded
 from crowdfl.protocols.claims import attested_amount, is_all_attested
 from crowdfl.protocols.records import Look
@@ -45,6 +45,7 @@ class WhyHeld(Code):
     """Why something of a task is still here."""
 
     UNKNOWN = "unknown", "unknown here"
+    UNREADABLE = "unreadable", "cannot be read by this version"
     RUNNING = "running", "running"
     PAST = "past_lifetime", "past its lifetime"
     CLAIMS = "claims_open", "claims open"
@@ -162,7 +163,7 @@ class Retention(ABC, Generic[_Store]):
 
         A store that knows no task at all may be the wrong one, or new: then nothing is an orphan.
         """
-        known, written = {stored.task for stored in self.store.tasks()}, self._written()
+        known, written = {stored.task for stored in self.store.all_tasks()}, self._written()
         found = [task for task in held if task not in known and written.get(task, machine_time) < machine_time - _WEEK]
         self._orphans = Counter({task: self._orphans[task] + 1 for task in found if known})
         for task, count in self._orphans.items():
@@ -205,10 +206,12 @@ class Retention(ABC, Generic[_Store]):
         """Why these things of a task are still here."""
         try:
             stored = self.store.task(task)
+            if self._is_under_way(stored):
+                return WhyHeld.PAST if self._is_past(stored) else WhyHeld.RUNNING
         except UnknownTask:
             return WhyHeld.UNKNOWN
-        if self._is_under_way(stored):
-            return WhyHeld.PAST if self._is_past(stored) else WhyHeld.RUNNING
+        except TaskUnreadable:
+            return WhyHeld.UNREADABLE
         if stored.state != self.over:
             return WhyHeld.CLAIMS
         return WhyHeld.ENDED if secrets_of(counts) else WhyHeld.RESULTS

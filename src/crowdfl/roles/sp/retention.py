@@ -16,7 +16,7 @@ from typing import Protocol
 
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.signed import TaskEnd
-from crowdfl.errors import CrowdFLError, NotReady, ServiceError, UnknownTask
+from crowdfl.errors import CrowdFLError, NotReady, ServiceError, TaskUnreadable, UnknownTask
 from crowdfl.retry import Attempts, Backoff
 from crowdfl.roles.dealt import DealtFiles, is_dealt_file, round_of
 from crowdfl.roles.guard import Guard
@@ -124,13 +124,13 @@ class SpRetention(Retention[SpStore]):
                 self.parts.remove(key, number)
         for name in filter(is_dealt_file, self.bundles.listing()):
             task, _, file = name.partition(".dealt.")
-            with contextlib.suppress(UnknownTask):
+            with contextlib.suppress(UnknownTask, TaskUnreadable):
                 if self._is_over(task, round_of(self.store.task(task).opened, int(file))):
                     self.bundles.delete(name)
         for name in self.blobs.listing():
             task, *place = name.split("/")
             if len(place) == 4 and place[2] in KINDS:
-                with contextlib.suppress(NotReady):
+                with contextlib.suppress(NotReady, TaskUnreadable):
                     if is_surplus(self.store.round(task, int(place[1])), *place[2:]):
                         self.blobs.delete(name)
 
@@ -198,7 +198,7 @@ class SpRetention(Retention[SpStore]):
     def _is_over(self, task: str, number: int) -> bool:
         try:
             return self.store.round(task, number).is_over
-        except NotReady:
+        except (NotReady, TaskUnreadable):
             return False
 
 
