@@ -47,7 +47,7 @@ lanes = 128
 pay = "distance"
 
 [training]
-learner = "own"
+learner = "functions"
 labels = ["value"]
 """
 

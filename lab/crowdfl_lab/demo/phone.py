@@ -49,7 +49,7 @@ _TASK = {
     "readers": "Whoever runs this demonstration reads the last average; every participant reads the others.",
     "min_participants": LEAST_PARTICIPANTS,
     **{"max_norm": 20.0, "lanes": 256, "budget": "6.00", "late": "30 s"},
-    **{"hidden": [16], "channels": 3, "labels": ACTIVITIES, "epochs": 10},
+    **{"layers": [16], "channels": 3, "labels": ACTIVITIES, "epochs": 10},
 }
 _FILE = "/crowdfl-demo.crt"
 _STEPS = {

@@ -284,7 +284,7 @@ def _dropout_points(settings: DropoutSettings) -> Points:
 def _late_upload(settings: DropoutSettings, profile: str, parameters: int, bench: Bench) -> Records:
     """Everyone but one is in; the last one's bytes come again. `paper` has published by then and divides anew."""
     heard, people = RoundRecorder(), settings.participants
-    task = MadeUpTask(settings, bench, people, parameters, heard, profile=profile, lanes=0, late=600.0)
+    task = MadeUpTask(settings, bench, people, parameters, heard, profile=profile, lanes=0)
     uploads, costs = task.uploads, task.parties.sp.party.costs
     *early, late = uploads
     round_ = task.parties.open(1)

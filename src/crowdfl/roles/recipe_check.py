@@ -18,6 +18,7 @@ from crowdfl.learning.datasets.sources import open_person
 from crowdfl.learning.models.shape import Weights
 from crowdfl.learning.recipe import Recipe
 from crowdfl.learning.training import LocalTrainer
+from crowdfl.settings import LEARNERS
 
 _MUCH_LONGER = 2
 NOT_TRIED = "the task was not tried on any data: `--try DATA`, such as --try npz:FILE#USER, finds what does not fit"
@@ -54,9 +55,8 @@ def try_recipe(
     definition: Definition,
     initial: Weights,
     data: str,
-    module: str | None = None,
-    *,
     learner: str | None = None,
+    *,
     loss: str | None = None,
 ) -> RecipeTrial:
     """Do with the data what a participant would; raises what would fail on every device.
@@ -65,7 +65,7 @@ def try_recipe(
     """
     measured = definition.settings.profile == "shares"
     passes = {} if measured else {"epochs": 1}
-    trainer = LocalTrainer(data, {**definition.training, **passes}, module, learner=learner, loss=loss)
+    trainer = LocalTrainer(data, {**definition.training, **passes}, learner, loss=loss)
     recipe = trainer.recipe
     source, index = open_person(data, recipe.cut, recipe.value_names, recipe.beside)
     whole = source.load_person(index)
@@ -106,7 +106,7 @@ def norm_advice(trials: Sequence[RecipeTrial], definition: Definition) -> str | 
 def _require_fit(recipe: Recipe, data: str, person: Person) -> None:
     """All that differs at once, and what to write instead."""
     length, channels = person.windows.shape[1:]
-    write: dict[str, Any] = {"window": length} if length != recipe.window else {}
+    write: dict[str, Any] = {"window_samples": length} if length != recipe.window_samples else {}
     write |= {"channels": channels} if channels != recipe.width else {}
     known = {label.casefold() for label in recipe.labels}
     if not recipe.learns_values and known.isdisjoint(map(str.casefold, person.label_names)):
@@ -173,7 +173,7 @@ def require_for_phones(definition: Definition) -> None:
 def _untrainable(training: Mapping[str, Any]) -> str | None:
     learner, features = training.get("learner", "network"), training.get("features", "motion")
     layers = [str(layer).split()[:1] for layer in training.get("layers", ())] if learner == "network" else []
-    if learner in ("module", "own"):
+    if learner not in LEARNERS:
         return "the task trains code of its own, which a web page does not run"
     if learner == "conv" or ["conv"] in layers or ["pool"] in layers:
         return "the task trains a convolutional network, which the page cannot"

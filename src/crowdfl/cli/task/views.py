@@ -216,16 +216,16 @@ def tried(
     data: Sequence[str] | None,
     definition: Definition,
     initial: Weights,
-    code: tuple[str | None, str | None, str | None] = (None, None, None),
+    code: tuple[str | None, str | None] = (None, None),
     *,
     quiet: bool,
 ) -> list[RecipeTrial]:
-    """Each of them, or what does not fit. `code` is what was named for a module, a learner and a loss."""
-    module, learner, loss = code
+    """Each of them, or what does not fit. `code` is what was named for a learner and a loss."""
+    learner, loss = code
     found = []
     for one in (spec for text in data or () for spec in each_person(text)):
         with waiting(f"trying the task on {one}", quiet=quiet):
-            found.append(try_recipe(definition, initial, one, module, learner=learner, loss=loss))
+            found.append(try_recipe(definition, initial, one, learner, loss=loss))
     return found
 
 
@@ -241,8 +241,14 @@ def tell_trials(trials: Sequence[RecipeTrial], definition: Definition, *, as_jso
         typer.echo(clean(line), err=True)
 
 
-_FOR_OTHERS = {"module", "form", "scale_inputs", "target", "proximal"}  # for code, values and people of other kinds
-_NOT_AT_FIRST = _FOR_OTHERS | {"hidden", "layers", "standardise", "held_out"}  # at their defaults, as comments
+_NOT_AT_FIRST = {
+    "scale_inputs",
+    "target",
+    "proximal",
+    "layers",
+    "standardise",
+    "held_out",
+}  # at their defaults, as comments
 
 _KEYED_READERS = "The requester reads the last average; every participant reads the others."
 
@@ -264,7 +270,7 @@ _ABOUT_CONSENT = """\
 """
 _ABOUT_TEXTS = "For each language that people read besides; a table as this, without the #.\n"
 _ABOUT_DATA = """\
-# `labels`, `channels`, `window` and `hertz` say which data people need: these are the watch data's (watch:0 to watch:9).
+# `labels`, `channels`, `window_samples` and `hertz` say which data people need: here the watch data's (watch:0 to watch:9).
 # `crowdfl train --look --data DATA` prints them for yours; `crowdfl task create --try DATA` checks it before anyone is asked.
 """
 

@@ -45,7 +45,7 @@ SECTIONS: Mapping[str, type[Settings]] = MappingProxyType(
 )
 _TEXTS = "texts."  # before the language, of a section with translations
 _LONG = ("purpose", "terms", "readers", "text")
-_LISTS = {"hidden": "numbers", "layers": "lines", "labels": "lines", "sensors": "lines", "questions": "lines"}
+_LISTS = {"layers": "lines", "labels": "lines", "sensors": "lines", "questions": "lines"}
 
 PHONE_TASK: Values = MappingProxyType(
     {
@@ -224,7 +224,7 @@ def _items(name: str, text: str) -> object:
     kept = [part for part in parts if part]
     if name == "questions":
         return [_question(line) for line in kept]
-    if name == "hidden":
+    if name == "layers":
         return [_number(part) for part in kept]
     return kept or ("" if name == "labels" else [])
 
