@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.signed import Receipt
 from crowdfl.errors import FormatError, NothingToContribute, NotReady, Replaced, RolledBack, TooLate
 from crowdfl.protocols.messages import Limits, Message

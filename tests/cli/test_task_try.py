@@ -82,7 +82,8 @@ def test_a_task_is_tried_on_a_folder_of_people_that_data_show_takes(tmp_path):
     [
         (
             {},
-            'windows of 30 x 3 (samples x channels) and the labels still, moving: say window_samples = 30, channels = 3, labels = ["s',
+            "windows of 30 x 3 (samples x channels) and the labels still, moving: say window_samples = 30, channels = 3, "
+            'labels = ["s',
         ),
         ({"window_samples": 30, "labels": ["still", "moving"]}, "say channels = 3 in the task's [training]"),
         ({"window_samples": 30, "channels": 3}, 'say labels = ["still", "moving"] in the task'),

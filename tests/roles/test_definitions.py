@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from crowdfl.cli.task.views import task_text
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.envelope import Envelope
 from crowdfl.documents.signed import Definition
 from crowdfl.documents.task_summary import asker_words

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from crowdfl.documents.signed import Definition
+from crowdfl.durations import span_words
 from crowdfl.errors import SettingsError
 from crowdfl.learning.recipe import Recipe
 from crowdfl.settings import DELTA, TaskSettings, TextsSettings, is_code, money_words, to_millionths
-from crowdfl.text import span_words
 
 _FED: Mapping[str, str] = {
     "motion": "nine numbers per channel and window",

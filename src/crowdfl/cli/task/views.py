@@ -11,6 +11,7 @@ import typer
 from crowdfl.cli.output import clean
 from crowdfl.cli.waiting import waiting
 from crowdfl.documents.signed import Definition
+from crowdfl.durations import span_words
 from crowdfl.effects import idle_settings
 from crowdfl.errors import CrowdFLError, PackageMissing, ServiceUnavailable
 from crowdfl.learning.datasets.sources import each_person
@@ -35,7 +36,6 @@ from crowdfl.settings import (
 )
 from crowdfl.storage.settings_texts import commented, template_text
 from crowdfl.task_tables import COMMON_SETTINGS, OWN_SETTINGS, STEP, STEP_NAMES
-from crowdfl.text import span_words
 
 SUMS = ("pending", "paid_in", "offered", "earned", "returned")
 _LONGEST = 76  # of a purpose, in 80 columns
