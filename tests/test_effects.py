@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from crowdfl.cli.task.views import task_text
+from crowdfl.cli.task.template import task_text
 from crowdfl.effects import idle_settings, idle_training, require_effect, require_training_effect
 from crowdfl.errors import SettingsError
 from crowdfl.roles.defining import defined

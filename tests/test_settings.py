@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 
 import crowdfl
-from crowdfl.cli.task.views import task_text, template
+from crowdfl.cli.task.template import task_text, template
 from crowdfl.crypto.backends import BACKENDS
 from crowdfl.effects import idle_settings
 from crowdfl.errors import SettingsError

@@ -36,7 +36,8 @@ from crowdfl.learning.models.shape import Weights
 from crowdfl.notebook import in_notebook
 from crowdfl.privacy import AverageNoise, PrivacyLedger, RoundPrivacy
 from crowdfl.results import RunResult
-from crowdfl.roles.participant.agent import Agent, event_words
+from crowdfl.roles.participant.agent import Agent
+from crowdfl.roles.participant.event_words import event_words
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import Blobs
 from crowdfl.settings import TORCH_FUNCTIONS, ParticipantSettings, TaskSettings, from_millionths

@@ -15,7 +15,7 @@ import typer
 
 from crowdfl.cli import main
 from crowdfl.cli import participant as participant_cli
-from crowdfl.cli.task.views import template
+from crowdfl.cli.task.template import template
 from crowdfl.errors import FormatError, SettingsError
 from crowdfl.learning.datasets.sources import load_split
 from crowdfl.roles.defining import defined

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from crowdfl.cli.task import commands
-from crowdfl.cli.task.views import template
+from crowdfl.cli.task.template import template
 from crowdfl.documents.task_summary import task_summary
 from crowdfl.roles.defining import defined
 from tests.cli.program import call
@@ -72,7 +72,7 @@ def test_a_task_is_tried_on_a_folder_of_people_that_data_show_takes(tmp_path):
             write(tmp_path / "data" / person / f"{name}.csv", "time,x,y,z", samples(30))
     folder = f"csv:{tmp_path / 'data'}"
     assert json.loads(call("train", "--look", "--data", folder, "--json").out)["people"] == ["anna", "ben"]
-    task = task_file(tmp_path, window=50, channels=3, labels=["walking", "sitting"])
+    task = task_file(tmp_path, window_samples=50, channels=3, labels=["walking", "sitting"])
     found = json.loads(call("task", "explain", task, "--try", folder, "--json").out)
     assert [trial["data"] for trial in found["tried"]] == [f"{folder}#anna", f"{folder}#ben"]
 

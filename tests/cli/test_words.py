@@ -15,7 +15,8 @@ from crowdfl.cli.main import run
 from crowdfl.cli.output import show
 from crowdfl.cli.participant import say
 from crowdfl.cli.task import commands
-from crowdfl.cli.task.views import status_words, task_text
+from crowdfl.cli.task.template import task_text
+from crowdfl.cli.task.views import status_words
 from crowdfl.durations import span_words
 from crowdfl.errors import ServiceUnavailable, TaskEnded
 from crowdfl.roles.requester import Campaign

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from crowdfl.cli.task.views import task_text
+from crowdfl.cli.task.template import task_text
 from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.envelope import Envelope
 from crowdfl.documents.signed import Definition

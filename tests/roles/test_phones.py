@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from crowdfl.errors import SettingsError
-from crowdfl.roles.recipe_check import phone_obstacle, require_for_phones
+from crowdfl.roles.phones import phone_obstacle, require_for_phones
 from crowdfl.settings import TaskSettings
 from tests.hosts import small_definition
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crowdfl.cli.task.views import template
+from crowdfl.cli.task.template import template
 from crowdfl.disclosures import learnt_in
 from crowdfl.documents.invitations import Ticket
 from crowdfl.documents.links import read_link

@@ -28,11 +28,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from rich.console import Console
 from rich.padding import Padding
 
-from crowdfl.cli.task.views import code_in_letters
+from crowdfl.cli.task.links import code_in_letters
 from crowdfl.documents.links import phone_page
 from crowdfl.durations import duration
 from crowdfl.errors import CrowdFLError, SettingsError
-from crowdfl.roles.participant.agent import event_words
+from crowdfl.roles.participant.event_words import event_words
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS
 from crowdfl.services.client.opening import RequesterFile, link_of
 from crowdfl.services.http.tls import CertificateFiles, is_loopback, renew_certificate

@@ -47,7 +47,8 @@ from crowdfl_lab.experiments.experiment import (
     remarks,
     table_of,
 )
-from crowdfl_lab.experiments.made_up import MadeUpSettings, MadeUpTask, Ppfdl, made_up_models
+from crowdfl_lab.experiments.made_up import MadeUpSettings, MadeUpTask, made_up_models
+from crowdfl_lab.experiments.ppfdl import Ppfdl
 from crowdfl_lab.recorder import RoundRecorder
 from crowdfl_lab.report.plots import Canvas, Picture, bars, panels
 from crowdfl_lab.report.results import ResultTable

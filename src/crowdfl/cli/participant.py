@@ -14,7 +14,8 @@ from crowdfl.cli.output import JsonLines, OwnLearnerName, OwnLossName, clean, sh
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import SettingsError
 from crowdfl.learning.training import LocalTrainer
-from crowdfl.roles.participant.agent import Agent, event_words
+from crowdfl.roles.participant.agent import Agent
+from crowdfl.roles.participant.event_words import event_words
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS, Participant
 from crowdfl.services.client.opening import home_of, invited, read_invitation
 from crowdfl.settings import from_millionths, money_words

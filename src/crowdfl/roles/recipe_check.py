@@ -1,6 +1,4 @@
-"""What a task asks of devices: its recipe tried on a sample of data before anyone is asked to take part, and which tasks a
-phone's browser takes part in. The page refuses the others too (web/phone/learning/recipe.js), but late.
-"""
+"""A task's recipe, tried on a sample of data before anyone is asked to take part."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,7 +16,6 @@ from crowdfl.learning.datasets.sources import open_person
 from crowdfl.learning.models.shape import Weights
 from crowdfl.learning.recipe import Recipe
 from crowdfl.learning.training import LocalTrainer
-from crowdfl.settings import LEARNERS
 
 _MUCH_LONGER = 2
 NOT_TRIED = "the task was not tried on any data: `--try DATA`, such as --try npz:FILE#USER, finds what does not fit"
@@ -151,36 +148,3 @@ def _warnings(recipe: Recipe, split: Split, whole: Split) -> list[str]:
     if missing := [label for label, count in _counts(recipe, split.train).items() if not count]:
         found.append(f"nothing to train on for {', '.join(missing)}: somebody else's data must have it")
     return found
-
-
-def phone_obstacle(definition: Definition) -> str | None:
-    """Why a phone cannot take part, as the end of "a phone cannot take part: ..."; None if it can."""
-    profile = definition.settings.profile
-    if profile != "shares":
-        return f"a browser takes part in tasks of the profile shares only, and this one's is {profile}"
-    return _untrainable(definition.training)
-
-
-def require_for_phones(definition: Definition) -> None:
-    """Before anyone is invited to what a browser cannot compute."""
-    why = phone_obstacle(definition)
-    if why is not None:
-        raise SettingsError(
-            f"a phone cannot take part: {why}; leave --links and --qr out, and give out the invitation files"
-        )
-
-
-def _untrainable(training: Mapping[str, Any]) -> str | None:
-    learner, features = training.get("learner", "network"), training.get("features", "motion")
-    layers = [str(layer).split()[:1] for layer in training.get("layers", ())] if learner == "network" else []
-    if learner not in LEARNERS:
-        return "the task trains code of its own, which a web page does not run"
-    if learner == "conv" or ["conv"] in layers or ["pool"] in layers:
-        return "the task trains a convolutional network, which the page cannot"
-    if training.get("target", "label") != "label":
-        return "the task learns values, and the page learns labels only"
-    if training.get("loss") is not None:
-        return "the task names a loss, and the page knows the cross entropy only"
-    if features not in ("motion", "flat", "spectral"):
-        return f'the page does not know the features "{features}"'
-    return None

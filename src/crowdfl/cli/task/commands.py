@@ -20,9 +20,10 @@ from crowdfl.cli.output import (
     tell_code,
     write_rows,
 )
+from crowdfl.cli.task.links import code_in_letters, write_codes, write_links
+from crowdfl.cli.task.template import task_text
+from crowdfl.cli.task.trials import Try, tell_trials, trial_lines, tried
 from crowdfl.cli.task.views import (
-    Try,
-    code_in_letters,
     compared_words,
     created_words,
     fund_words,
@@ -32,12 +33,6 @@ from crowdfl.cli.task.views import (
     status_words,
     sum_words,
     task_lines,
-    task_text,
-    tell_trials,
-    trial_lines,
-    tried,
-    write_codes,
-    write_links,
 )
 from crowdfl.cli.waiting import waiting
 from crowdfl.documents.links import phone_page
@@ -49,8 +44,8 @@ from crowdfl.protocols.registry import profile_named
 from crowdfl.retry import Backoff
 from crowdfl.roles.dealt import dealt_words
 from crowdfl.roles.defining import defined, explained, invitation_warning, warnings
-from crowdfl.roles.participant.agent import short_state
-from crowdfl.roles.recipe_check import require_for_phones
+from crowdfl.roles.participant.event_words import short_state
+from crowdfl.roles.phones import require_for_phones
 from crowdfl.roles.requester import Campaign
 from crowdfl.roles.sp.people import CONSENT_COLUMNS
 from crowdfl.services.client.opening import (

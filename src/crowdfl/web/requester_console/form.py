@@ -18,7 +18,7 @@ from crowdfl.effects import idle_settings, idle_training
 from crowdfl.errors import CrowdFLError, SettingsError
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.defining import DECIDED, WATCH_TASK, Explanation, defined, explained
-from crowdfl.roles.recipe_check import phone_obstacle
+from crowdfl.roles.phones import phone_obstacle
 from crowdfl.schema import Settings, duration_of, is_section, settable, types_of
 from crowdfl.settings import (
     AskerSettings,
