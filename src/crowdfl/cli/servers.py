@@ -18,11 +18,13 @@ from crowdfl.cli.output import Json, SettingsPath, show, write_rows
 from crowdfl.crypto.backends import BACKENDS
 from crowdfl.errors import SettingsError, TaskNotEnded, TaskUnreadable
 from crowdfl.roles.csp import REFUSED, extend_claims, refuse_task
+from crowdfl.roles.csp_retention import CspRetention
+from crowdfl.roles.kgc_retention import KgcRetention
 from crowdfl.roles.ports import TaskStore
 from crowdfl.roles.records import EndedBy, StoredTask, Tombstone
 from crowdfl.roles.restored import forgotten_payments
 from crowdfl.roles.restored import reconcile as reconcile_money
-from crowdfl.roles.retention import OVER, CspRetention, KgcRetention
+from crowdfl.roles.retention import OVER
 from crowdfl.roles.sp.claims import resolve_dispute
 from crowdfl.roles.sp.core import LedgerPorts
 from crowdfl.roles.sp.money import Deposits, resolve_payment

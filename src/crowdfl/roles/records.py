@@ -4,8 +4,8 @@ A round's window is [t0, t0 + window]. What comes later is taken for `late` afte
 is 0 it is refused (the paper's *retransmit* and *discard*). It closes early as the task's plan says. Below the quorum it is
 extended once by a window, then aborted. Time is an argument.
 
-Where a profile averages again for late uploads (`averages_again`), a round closes at the end of its window and is averaged. Its
-average is held, shown to nobody, until one fixed time, the end of `late`, or until nobody can come any more. If somebody came
+Where late uploads are taken until an average is published (`averages_again`), a round closes at the end of its window and is
+averaged. Its average is held, shown to nobody, for one window more, or until nobody can come any more. If somebody came
 late, the first average is erased and all of them are averaged once more. It is published, and rewards follow.
 """
 
@@ -267,7 +267,7 @@ class Round:
 
     def last_call(self, settings: TaskSettings) -> float:
         """When any upload ends: the deadline, and as long after it as late ones are taken."""
-        return self.deadline(settings) + settings.late
+        return self.deadline(settings) + settings.grace
 
     def require_upload_welcome(self, settings: TaskSettings, now: float) -> None:
         """Refuse an upload that comes too late, saying what to do."""

@@ -17,7 +17,7 @@ from fastapi import Depends, FastAPI, Request, Response
 from fastapi import Path as InPath
 from pydantic import Field
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.envelope import from_base64url
 from crowdfl.documents.signed import ConsentReceipt, digest_of
 from crowdfl.errors import Forbidden, TaskUnreadable
