@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.crypto.compute import Threads
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.signed import Definition
 from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.protocols.profile import Tools

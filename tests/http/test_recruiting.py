@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.envelope import from_base64url
 from crowdfl.documents.invitations import Invitation
 from crowdfl.documents.links import ListedLink

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.invitations import EnrolmentRequest, Invitation, Ticket
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import (

@@ -7,7 +7,7 @@ on the roles themselves; SP's own phones are the program that everyone has.
 import numpy as np
 
 from crowdfl.crypto.compute import default_backend
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import TooFewParticipants
 from crowdfl.learning.models.shape import ModelShape

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from crowdfl.crypto.compute import Backend, Threads
 from crowdfl.crypto.randomness import random_sample, secret_hex
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import ClockInDoubt, Forbidden, TaskNotRunning, TooLate
 from crowdfl.protocols.profile import Audience, Identity, Tools

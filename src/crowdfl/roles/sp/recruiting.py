@@ -4,12 +4,13 @@ What it signs is an invitation as a requester's, to the key that somebody shows:
 any number of those people, and nobody can tell: what that shows it is in `crowdfl.disclosures`.
 """
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 from crowdfl.documents.invitations import Invitation
 from crowdfl.documents.signed import Definition
-from crowdfl.errors import EnrolmentOver, Forbidden, TaskFull, TaskNotRunning, TooManyJoins
+from crowdfl.errors import EnrolmentOver, Forbidden, TaskFull, TaskNotRunning, TaskUnreadable, TooManyJoins
 from crowdfl.roles.records import NOT_OPEN, Round, StoredParticipant, StoredTask, TaskState
 from crowdfl.roles.sp.core import ENDED, SpCore
 from crowdfl.roles.sp.results import rejected_in
@@ -29,9 +30,11 @@ class Recruiting:
 
     def listed(self) -> list[tuple[Definition, dict[str, Any]]]:
         """Tasks that take people from the list now, each with where it stands; those with the most places left first."""
-        own = [one for one in self._ports.store.tasks() if one.state == TaskState.RUNNING]
-        recruiting = [definition for definition in map(self._definition, own) if self._is_recruiter(definition)]
-        found = [(definition, self._status(definition.task)) for definition in recruiting]
+        running = [one for one in self._ports.store.tasks() if one.state == TaskState.RUNNING]
+        found = []
+        for definition in filter(self._is_recruiter, map(self._definition, running)):
+            with contextlib.suppress(TaskUnreadable):
+                found.append((definition, self._status(definition.task)))
         there = [one for one in found if one[1]["enrolment"] == "open"]
         return sorted(there, key=lambda one: -one[1]["places_left"])[:_MOST_LISTED]
 
