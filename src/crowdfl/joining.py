@@ -557,9 +557,9 @@ def _teller(*, shown: bool) -> Callable[[str], None]:
 
 
 def _opened(joining: AcceptedInvitation, *, reads: bool = False) -> Any:  # noqa: ANN401
-    more = {"least": joining.least_participants, "all_the_same": joining.all_the_same}
-    more |= {"agree": joining.agree, "language": joining.language}
-    return _invited().invited(joining.invitation, joining.home, Participant, reads=reads, **more)
+    more = {"least": joining.least_participants, "agree": joining.agree, "language": joining.language}
+    same = joining.all_the_same
+    return _invited().invited(joining.invitation, joining.home, Participant, reads=reads, all_the_same=same, **more)
 
 
 def _invited() -> Any:  # noqa: ANN401

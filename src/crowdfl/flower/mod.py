@@ -93,6 +93,11 @@ class MessageSp:
         del task, number, keys
         return True
 
+    def recruit(self, task: str, key: bytes) -> str:
+        """Flower's server invites its clients: their apps bring invitations."""
+        del key
+        raise InvitationRefused(f"the server of task {task} lists no task: its client needs an invitation")
+
     def enrol(self, task: str, certificate: str, consent: str | None) -> str | None:
         del task, consent
         self.certificate = certificate

@@ -63,8 +63,15 @@ class People:
             require_in_time(definition.plan, found.device, found.expires, now)
         self._tell_csp(task, who, certificate)
         at = None if consent is None else now
-        about = {"consent": consent, "consented_at": at, "recruited": found.recruited, "joined_at": now}
-        newcomer = StoredParticipant(found.identity, certificate, found.device, **about)
+        newcomer = StoredParticipant(
+            found.identity,
+            certificate,
+            found.device,
+            consent=consent,
+            consented_at=at,
+            recruited=found.recruited,
+            joined_at=now,
+        )
         with store.transaction():
             self._require_not_withdrawn(task, who)
             settings = definition.settings

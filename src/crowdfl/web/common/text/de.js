@@ -93,7 +93,7 @@ export default {
   },
   learnt: {
     every_kgc: "Alles, während sie Schlüssel austeilt",
-    every_stranger: "Ihre Beschreibung und Anfangsgewichte, wie viele angemeldet sind, wie viele in jeder Runde gesendet haben",
+    every_stranger: "Ihre Beschreibung und Anfangsgewichte, wie viele angemeldet sind (wo die Plattform Leute hereinlässt: wie viele durch ihre Liste), wie viele in jeder Runde gesendet haben",
     every_wire: "Größen und Zeiten",
     every_sensors: "Durchschnitte, die eine Fahrt von einem Spaziergang oder eine Menschenmenge von einem stillen Raum unterscheiden können",
     every_push: "Von einem Telefon, dessen Besitzer erinnert werden möchte: dass es diese Plattform nutzt und wann es erinnert wird; die Plattform erfährt eine Adresse, an der sie denselben Browser in anderen Aufgaben wiedererkennt",

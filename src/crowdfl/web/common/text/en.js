@@ -93,7 +93,7 @@ export default {
   },
   learnt: {
     every_kgc: "Everything, while it deals",
-    every_stranger: "Its definition and initial weights, how many enrolled, how many uploaded in each round",
+    every_stranger: "Its definition and initial weights, how many enrolled (where the platform recruits, how many by its list), how many uploaded in each round",
     every_wire: "Sizes and times",
     every_sensors: "Averages that may tell a drive from a walk, or a crowd from a quiet room",
     every_push: "Of a phone whose owner wants reminders: that it uses this platform, and when it is reminded; the platform learns an address by which it knows the same browser in other tasks",
