@@ -245,7 +245,7 @@ def test_the_limit_forgets_after_its_time_and_keeps_a_bounded_list():
     limit.record("a")
     for number in range(10):
         limit.record(str(number))
-    assert len(limit._wrong) == 3
+    assert len(limit._seen) == 3
 
 
 @pytest.fixture

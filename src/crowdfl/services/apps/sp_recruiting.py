@@ -28,7 +28,7 @@ class Listing:
     joins: AddressLimit  # how many places one address is given
 
 
-class Place(Form):
+class PlaceForm(Form):
     """The public half of a key that whoever joins has made."""
 
     key: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -37,7 +37,7 @@ class Place(Form):
 def add_recruiting_routes(app: FastAPI, sp: Sp, listing: Listing, sp_key: bytes) -> None:
     """No token: whoever fits may join."""
     known = [Depends(known_task(sp.core.definition))]
-    place = json_body(Place, SMALL_LIMIT)
+    place = json_body(PlaceForm, SMALL_LIMIT)
 
     @app.get("/v1/tasks")
     def listed() -> dict[str, Any]:
@@ -45,8 +45,8 @@ def add_recruiting_routes(app: FastAPI, sp: Sp, listing: Listing, sp_key: bytes)
         servers = {"kgc": listing.kgc, "kgc_key": listing.kgc_key.hex(), "sp_key": sp_key.hex()}
         return {"tasks": [_row(listing, sp_key, *one) for one in sp.recruiting.listed()], "servers": servers}
 
-    @app.post("/v1/tasks/{task}/places", dependencies=known, openapi_extra=takes_json(Place))
-    def give(task: TaskId, body: Annotated[Place, Depends(place)], request: Request) -> dict[str, str]:
+    @app.post("/v1/tasks/{task}/places", dependencies=known, openapi_extra=takes_json(PlaceForm))
+    def give(task: TaskId, body: Annotated[PlaceForm, Depends(place)], request: Request) -> dict[str, str]:
         """An invitation of SP's for this key, in a task that it lists; asked again, to the same place."""
         if wait := listing.joins.wait(address_in(request)):
             raise TooManyJoins(
