@@ -17,7 +17,7 @@ const api = new Api("api/", () => localStorage.getItem(HALF) ?? "-", () => t("pa
  * @property {string} [currency] @property {string} step @property {string} consent @property {string[]} labels @property {string} folder
  */
 /** @typedef {{ number: number, state: string, uploads: number, drawn: number | null, deadline: number, last_call: number }} Round */
-/** @typedef {{ state: string, ended: import("../web/common/text.js").Ending | null, enrolled: number, listed: number | null, dropped: number, claim_seconds_left: number | null, rounds: Round[] }} Status */
+/** @typedef {{ state: string, ended: import("../web/common/text.js").Ending | null, enrolled: number, listed?: number | null, dropped: number, claim_seconds_left: number | null, rounds: Round[] }} Status */
 /** @typedef {{ name: string, amount: number, state: string }} Deposit */
 /** @typedef {{ name: string, source: string, target: string, amount: number }} Movement */
 /** @typedef {{ pending: number, paid_in: number, offered: number, earned: number | null, returned: number, attested: number | null, attested_complete: boolean | null, difference: number | null, sp_word: number, deposits: Deposit[], movements: Movement[] }} Report */

@@ -66,7 +66,7 @@ function standingCard(task, { status, waits, now }) {
   const left = status.claim_seconds_left;
   return card(t("task.stands"),
     h("p.headline", { role: "status" }, stateTag(status.state), " ", t("task.joined", { enrolled: status.enrolled, most: task.most })),
-    status.listed === null ? null : h("p", null, t("task.came", { listed: status.listed, invited: status.enrolled - status.listed })),
+    status.listed == null ? null : h("p", null, t("task.came", { listed: status.listed, invited: status.enrolled - status.listed })),
     status.ended ? h("p", null, t("task.ended", { words: endingWords(status.ended, said) })) : null,
     waits.length ? notice("good", `${t("task.waits")}\n${waits.map((one) => `• ${waitText(one)}`).join("\n")}`) : null,
     left !== null && status.state !== "settled" ? h("p", null, t("task.claims", { time: duration(left) })) : null,
