@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from crowdfl.cli.task.views import task_text
+from crowdfl.cli.task.template import task_text
 from tests.cli.program import call, refused
 from tests.cli.test_campaign import Campaign
 

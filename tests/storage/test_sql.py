@@ -126,6 +126,34 @@ def test_a_participant_joins_once(store: SqlStore):
     assert store.participants("t") == [person(1)]
 
 
+def test_a_freed_place_is_there_for_others_and_for_its_owner_while_it_is_free(store: SqlStore):
+    """So many places, so many who ever joined; what is counted follows."""
+    store.add_task(TASK)
+    first, second, third = (replace(person(number), recruited=True, joined_at=5.0) for number in (1, 2, 3))
+    store.add_participant("t", first, 2, 3)
+    store.add_participant("t", second, 2, 3)
+    store.free("t", 1, ["p1"])
+    assert (store.task("t").freed, store.participant("t", "p1").state) == (1, "freed")
+    about = store.status("t")
+    assert (about.active, about.listed, about.places_taken) == (1, 1, 1)
+    store.add_participant("t", third, 2, 3)
+    with pytest.raises(TaskFull, match="freed"):
+        store.add_participant("t", first, 2, 3)
+    store.free("t", 2, ["p3"])
+    store.add_participant("t", replace(first, joined_at=9.0), 2, 3)
+    assert store.participant("t", "p1") == replace(first, joined_at=9.0)
+    store.free("t", 3, ["p1"])
+    with pytest.raises(TaskFull):  # a fourth person, whoever has a place now
+        store.add_participant("t", person(4), 2, 3)
+
+
+def test_places_of_an_hour_are_counted_by_task_and_once_each(store: SqlStore):
+    store.add_task(TASK)
+    assert [store.recruit("t", place, 100.0, 2) for place in ("a", "b", "a", "c")] == [True, True, True, False]
+    assert store.recruit("other", "c", 100.0, 2)
+    assert [store.recruit("t", place, 3701.0, 2) for place in ("c", "d", "e")] == [True, True, False]
+
+
 def test_a_full_task_refuses_the_next(store: SqlStore):
     """Someone who left still holds a place: the width budget counted on it."""
     store.add_task(TASK)
