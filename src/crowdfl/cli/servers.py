@@ -4,6 +4,7 @@ What an operator sees and does works on the role's own store and folder, whether
 """
 
 import datetime
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -16,7 +17,7 @@ import typer
 
 from crowdfl.cli.output import Json, SettingsPath, show, write_rows
 from crowdfl.crypto.backends import BACKENDS
-from crowdfl.errors import SettingsError, TaskNotEnded, TaskUnreadable
+from crowdfl.errors import CrowdFLError, SettingsError, TaskNotEnded, TaskUnreadable
 from crowdfl.roles.csp import REFUSED, extend_claims, refuse_task
 from crowdfl.roles.csp_retention import CspRetention
 from crowdfl.roles.kgc_retention import KgcRetention
@@ -42,6 +43,7 @@ from crowdfl.roles.sp.operator import (
 from crowdfl.roles.sp.people import CONSENT_COLUMNS, consent_rows
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.roles.sp.time import OperatorClock, confirm_clock
+from crowdfl.roles.sp.why import Around, causes, told
 from crowdfl.roles.waiting import amount_words, format_time
 from crowdfl.services.client.transport import SystemClock
 from crowdfl.services.http.auth import ROLES, TokenEntry, Tokens
@@ -60,6 +62,7 @@ from crowdfl.settings import (
 from crowdfl.storage.settings_file import read_service
 from crowdfl.web.console_app import add_pages
 
+_LEAST_ROOM = 16 * 2**20  # bytes: less is a full disk for a round
 _Task = Annotated[str, typer.Argument(help="The task's id, as `list` shows it.")]
 _Reason = Annotated[str, typer.Option("--reason", help="Why, in a sentence: everyone in the task can read it.")]
 _Days = Annotated[float, typer.Option("--days", min=0.0, help="How many days longer, up to the time to claim.")]
@@ -98,6 +101,15 @@ def task_app(model: type[ServiceSettings]) -> typer.Typer:
                 desk.cancel(task, words)
 
     if model is SpSettings:
+
+        @app.command("why", help="Say whom a task waits for, since when, what was tried, and what you can do.")
+        def _why(settings: SettingsPath, task: _Task, as_json: Json = False) -> None:
+            found = read_service(SpSettings, settings)
+            with open_retention(found) as retention:
+                if isinstance(retention, SpRetention):
+                    stored, store = retention.store.task(task), retention.store
+                    reasons = causes(store, retention.blobs, stored, _around(found, retention))
+                    show([one.shown() for one in reasons], told(stored, reasons, str(settings)), as_json=as_json)
 
         @app.command(
             "consents", help="Show who agreed to which version of a task's consent text, with the proof: CSV, or JSON."
@@ -144,6 +156,21 @@ def _opened(model: type[ServiceSettings], path: Path) -> Iterator["OperatorActio
             yield _sp_desk(retention, settings.max_clock_jump)
         elif not isinstance(retention, SpRetention):
             yield PeerDesk(retention)
+
+
+def _around(settings: SpSettings, retention: SpRetention) -> Around:
+    """What is wrong with SP itself, as a command beside it sees it."""
+    disk = shutil.disk_usage(settings.data)
+    guard = clock = ""
+    try:
+        retention.guard.require_own()
+    except CrowdFLError as wrong:
+        guard = str(wrong)
+    try:
+        OperatorClock(SystemClock(), time.monotonic, retention.store, settings.max_clock_jump).now()
+    except CrowdFLError as wrong:
+        clock = str(wrong)
+    return Around(disk.free < _LEAST_ROOM, guard, clock, settings.csp_patience)
 
 
 def _sp_desk(retention: SpRetention, max_clock_jump: float) -> OperatorActions:

@@ -277,7 +277,7 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
         else None,
         payer=settings.payer_key or b"",
         push_hosts=settings.push_hosts,
-        failures=FailureBackoff(log, settings.tick),
+        failures=FailureBackoff(log, settings.tick, store),
         steps=steps,
         lease_seconds=settings.lease,
         csp_patience=settings.csp_patience,
