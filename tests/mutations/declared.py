@@ -1484,6 +1484,21 @@ PAPER_CLAIMS = (
         PAPER + "test_csp_keeps_its_share_for_claims_until_sp_says_that_there_are_no_more",
     ),
 )
+# What a task's definition may say.
+DEFINITIONS = (
+    off(
+        "two averages where servers keep what they learn",
+        "settings.py",
+        'self.late == UNTIL_PUBLISHED and self.profile != "paper"',
+        "tests/protocols/test_settings.py::test_an_average_is_made_again_in_the_paper_alone",
+    ),
+    off(
+        "code that its user has not named",
+        "learning/recipe.py",
+        "is_code(self.learner) and not learner",
+        "tests/learning/test_own_learner.py::test_code_is_run_only_where_the_task_has_it_and_its_user_names_it",
+    ),
+)
 MUTATIONS: dict[str, tuple[Mutation, ...]] = {
     "steps of CSP": STEPS_OF_CSP,
     "sizes": SIZES,
@@ -1496,6 +1511,7 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
     "paper's claims": PAPER_CLAIMS,
     "payouts": PAYOUTS,
     "writes": WRITES,
+    "definitions": DEFINITIONS,
     "joining": JOINING,
     "last days": LAST_DAYS,
     "phones": PHONES,

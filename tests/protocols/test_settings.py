@@ -24,7 +24,7 @@ from crowdfl.errors import (
 )
 from crowdfl.learning.models.learner import Update
 from crowdfl.protocols.registry import PROFILES
-from crowdfl.settings import TaskSettings, from_millionths, to_millionths
+from crowdfl.settings import UNTIL_PUBLISHED, TaskSettings, from_millionths, to_millionths
 from crowdfl.simulation.federation import LocalFederation
 from tests.protocols.driving import converse, deal, empty_uploads, federation, updates
 
@@ -73,6 +73,17 @@ def test_an_unknown_profile_is_refused():
 def test_the_paper_has_no_hidden_total():
     with pytest.raises(SettingsError, match="total"):
         PROFILES["paper"].check(TaskSettings(profile="paper", total="hidden"), 10)
+
+
+@pytest.mark.parametrize("profile", ["shares", "hardened", "paper"])
+def test_an_average_is_made_again_in_the_paper_alone(profile):
+    """Two averages that differ by one person show that person to a server that reads none of them."""
+    if profile == "paper":
+        read = TaskSettings.parse({"late": UNTIL_PUBLISHED}, "task", profile="paper")
+        assert (read.late, read.grace) == (UNTIL_PUBLISHED, read.window)
+        return
+    with pytest.raises(SettingsError, match='`late` is "until published", which is of the profile paper'):
+        TaskSettings(profile=profile, late=UNTIL_PUBLISHED)
 
 
 @pytest.mark.parametrize("profile", ["hardened", "paper"])

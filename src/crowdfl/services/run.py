@@ -201,7 +201,8 @@ def open_kgc(settings: KgcSettings) -> FastAPI:
     kgc = Kgc(store, bundles, SystemClock(), signing, insecure_test_key=insecure, bounds=bounds)
     retention = KgcRetention(store, bundles, kgc.clock, sp_key=settings.sp_key)
     reloads = Reloads(logs.get("kgc"), settings)
-    pins, background = _pins(settings, reloads), (_Resources(store.close), reloads, _sweeping("kgc", retention.sweep))
+    pins = _pins(settings, reloads)
+    background = (_Resources(store.close), reloads, _sweeping("kgc", retention.sweep))
     app = kgc_app.create_app(
         kgc, _tokens(settings), folder=folder, pins=pins, retention=retention, background=background
     )
@@ -213,7 +214,9 @@ def open_kgc(settings: KgcSettings) -> FastAPI:
 def open_csp(settings: CspSettings, observer: Observer | None = None) -> FastAPI:
     folder = _folder(settings)
     reloads = Reloads(logs.get("csp"), settings)
-    keys, store, kgc = open_keys(settings), _store(settings), _link(settings, reloads, "KGC", lambda known: known.kgc)
+    keys = open_keys(settings)
+    store = _store(settings)
+    kgc = _link(settings, reloads, "KGC", lambda known: known.kgc)
     peers = PeerCalls(logs.get("csp"))
     kgc_service = peers.guard(kgc.service, "KGC")
     files, guard = _Folder(store, settings), open_guard(store, settings)
@@ -256,7 +259,9 @@ def open_csp(settings: CspSettings, observer: Observer | None = None) -> FastAPI
 def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
     """SP's app over its data folder, with its rounds moving as long as it is served."""
     folder = _folder(settings)
-    keys, store, log = open_keys(settings), _store(settings), logs.get("sp")
+    keys = open_keys(settings)
+    store = _store(settings)
+    log = logs.get("sp")
     watch = ClockWatch(SystemClock(), time.monotonic, store, settings.max_clock_jump, partial(tell_doubt, log))
     reloads, peers = Reloads(log, settings), PeerCalls(log, watch.heard)
     steps = StepThreads(settings.tick)
@@ -450,7 +455,8 @@ def _store(settings: ServiceSettings) -> SqlStore:
 
 def open_guard(store: SqlStore, settings: ComputingSettings, *, tell: bool = True) -> Guard:
     """The second place where a server notes its steps. The log says if it is not there, or is hardly another place."""
-    guard, exposed = Guard(kept(settings, "guard"), store, role_of(settings)), guard_exposure(settings)
+    guard = Guard(kept(settings, "guard"), store, role_of(settings))
+    exposed = guard_exposure(settings)
     if tell and exposed is not None:
         logs.get(guard.role).warning("guard", why=exposed)
     if tell:

@@ -138,10 +138,8 @@ def explain(
     tell_code(learner, loss)
     start = None if initial_file is None else read_initial(initial_file)
     definition, initial = defined(file, read_task(file), learner, loss=loss, initial=start)
-    found, trials = (
-        explained(definition.dated(time.time())),
-        tried(try_on, definition, initial, (learner, loss), quiet=as_json),
-    )
+    found = explained(definition.dated(time.time()))
+    trials = tried(try_on, definition, initial, (learner, loss), quiet=as_json)
     lines = [f"profile        {found.profile}, {found.parameters} parameters", found.widths]
     lines += [f"dealt by KGC   {found.dealt}"] if found.dealt else []
     lines += [*found.plan, *found.texts]

@@ -161,7 +161,9 @@ class Participant:
 
     def claims_until(self, status: Mapping[str, Any]) -> int:
         """The last moment of claims, in seconds since 1970: by the definition, or a later one by CSP's word, which is kept."""
-        shown, kept, side = status.get("claims_extended"), "claims-extended", self.side
+        shown = status.get("claims_extended")
+        kept = "claims-extended"
+        side = self.side
         if isinstance(shown, str) and not self.blobs.has(kept):
             with contextlib.suppress(CrowdFLError):  # another's word changes nothing
                 ClaimsExtension.open_of(shown, self.definition, side.csp_key)

@@ -164,7 +164,10 @@ class OwnInvitation(str):
     @classmethod
     def of(cls, path: str, initial: Any, personalize: Sequence[str], ended: threading.Event) -> Self:  # noqa: ANN401
         made = cls(path)
-        made.initial, made.personalize, made.ended, made.people = initial, personalize, ended, []
+        made.initial = initial
+        made.personalize = personalize
+        made.ended = ended
+        made.people = []
         return made
 
 
