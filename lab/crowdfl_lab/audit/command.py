@@ -73,7 +73,7 @@ _QUICK = _Scale("INSECURE TEST KEYS", 768, 1536, 30, 768, 16)  # fewer would fai
 _DATA = Path("data")
 _AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 _Few = Annotated[bool, typer.Option("--quick", help="Few made-up people: seconds.")]
-_NETWORK_HELP = "A network with a hidden layer (torch) instead of softmax regression."
+_NETWORK_HELP = "A network with a hidden layer instead of softmax regression."
 _Network = Annotated[bool, typer.Option("--network", help=_NETWORK_HELP)]
 _DATA_HELP = "The folder of the WISDM and MotionSense NumPy sets."
 _Data = Annotated[Path, typer.Option(envvar="CROWDFL_DATA", help=_DATA_HELP)]

@@ -13,11 +13,13 @@ from crowdfl.learning.datasets.csv_files import Beside
 from crowdfl.learning.datasets.data import Cut, Labels, Person, Split, Values, Windows, relabelled, standardised, valued
 from crowdfl.learning.datasets.sources import load_split
 from crowdfl.learning.features import Inputs, beside, features, features_per_window, scaled
+from crowdfl.learning.models.layers import convolutional, is_folded, mlp
 from crowdfl.learning.models.learner import Learner, Training
+from crowdfl.learning.models.network import NetworkLearner
 from crowdfl.learning.models.own_code import OwnLearner
 from crowdfl.learning.models.softmax import SoftmaxLearner
-from crowdfl.learning.models.torch_models import TorchLearner, built_in, convolutional, mlp, own_loss, own_module
-from crowdfl.settings import TrainingSettings, is_code
+from crowdfl.learning.models.torch_models import TorchLearner, built_in, own_loss, own_module
+from crowdfl.settings import LOSSES, TrainingSettings, is_code
 
 LEARNERS: tuple[str, ...] = get_args(TrainingSettings.model_fields["learner"].annotation)
 
@@ -79,7 +81,18 @@ class Recipe(TrainingSettings):
             return SoftmaxLearner(self.inputs, len(self.labels))
         if self.learner == "own":
             return self._own_learner(learner or "")
-        made = self._own_network(module or "") if self.learner == "module" else self._network()
+        if self.learner == "module":
+            return self._aimed(self._own_network(module or ""), loss)
+        layers = self._layers()
+        if loss is None and not is_folded(layers):
+            return NetworkLearner(
+                self.inputs, layers, self.seed, (self.loss or LOSSES[0]) if self.learns_values else None
+            )
+        channels = self.channels if is_folded(layers) else None
+        return self._aimed(TorchLearner(self.inputs, layers, self.seed, channels), loss)
+
+    def _aimed(self, made: TorchLearner, loss: str | None) -> TorchLearner:
+        """At the task's loss, or at the user's own."""
         own = own_loss(loss, len(self.labels), values=self.learns_values) if loss else None
         return made.aimed(own or built_in(self.loss, values=self.learns_values), values=self.learns_values)
 
@@ -125,17 +138,16 @@ class Recipe(TrainingSettings):
         """As own code is told it: how many numbers in a row, or the shape of a window."""
         return self.input_shape if self.features == "windows" else self.inputs
 
-    def _network(self) -> TorchLearner:
+    def _layers(self) -> list[str]:
         labels = len(self.labels)
         usual = convolutional(labels) if self.learner == "conv" else mlp(self.hidden, labels)
         layers = list(self.layers) or usual
         if layers[-1] != f"linear {labels}":
             what = "values" if self.learns_values else "labels"
             raise SettingsError(f"the last layer is {layers[-1]!r}; {labels} {what} need 'linear {labels}'")
-        folded = any(layer.startswith("conv") for layer in layers)
-        if folded and self.features != "flat":
+        if is_folded(layers) and self.features != "flat":
             raise SettingsError(f'convolutions slide over samples: say features = "flat", not {self.features!r}')
-        return TorchLearner(self.inputs, layers, self.seed, self.channels if folded else None)
+        return layers
 
     def load(self, data: str) -> Split:
         """The windows of the person that the text names, as this recipe wants them."""
