@@ -4,7 +4,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -199,17 +199,6 @@ def _more(waited: Wait, task: str, status: Mapping[str, Any], now: float) -> str
     if waited.code == "you":
         return f": `crowdfl task resume {task}`"
     return ""
-
-
-Try = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--try",
-        metavar="DATA",
-        help="Somebody's data, such as npz:FILE#USER, or everyone's, such as csv:FOLDER: training on it shows whether the "
-        "task and its `max_norm` fit. Repeatable.",
-    ),
-]
 
 
 def tried(
