@@ -138,15 +138,15 @@ def _label_slope(outputs: Rows, labels: npt.NDArray[Any]) -> Rows:
 
 
 def _squared(outputs: Rows, values: npt.NDArray[Any]) -> Rows:
-    return (outputs - values) * np.float32(2 / outputs.size)
+    return np.asarray((outputs - values) * np.float32(2 / outputs.size))
 
 
 def _absolute(outputs: Rows, values: npt.NDArray[Any]) -> Rows:
-    return np.sign(outputs - values) * np.float32(1 / outputs.size)
+    return np.asarray(np.sign(outputs - values) * np.float32(1 / outputs.size))
 
 
 def _huber(outputs: Rows, values: npt.NDArray[Any]) -> Rows:
-    return np.clip(outputs - values, -1, 1) * np.float32(1 / outputs.size)
+    return np.asarray(np.clip(outputs - values, -1, 1) * np.float32(1 / outputs.size))
 
 
 VALUE_SLOPES: Mapping[str, Slope] = {"squared": _squared, "absolute": _absolute, "huber": _huber}
