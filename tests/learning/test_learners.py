@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import DataMalformed, LearningUnavailable, ModelMismatch, SettingsError
-from crowdfl.learning.models.layers import convolutional, mlp
+from crowdfl.learning.models.layers import convolutional, with_last
 from crowdfl.learning.models.learner import Learner, Training, batches, score
 from crowdfl.learning.models.network import NetworkLearner
 from crowdfl.learning.models.softmax import SoftmaxLearner
@@ -27,11 +27,11 @@ def softmax() -> Learner:
 
 
 def network() -> Learner:
-    return NetworkLearner(5, mlp([8], 3), seed=1)
+    return NetworkLearner(5, with_last([8], 3), seed=1)
 
 
 def torch_mlp() -> Learner:
-    return TorchLearner(5, mlp([8], 3), seed=1)
+    return TorchLearner(5, with_last([8], 3), seed=1)
 
 
 def torch_conv() -> Learner:
@@ -175,7 +175,7 @@ def test_a_convolution_slides_over_time():
 @needs_torch
 def test_the_papers_network_and_the_small_convolutional_one():
     """277,006 and 6,502 parameters for 90 samples of 3 channels and 6 labels."""
-    assert NetworkLearner(270, mlp([1000], 6)).shape.parameters == 277_006
+    assert NetworkLearner(270, with_last([1000], 6)).shape.parameters == 277_006
     assert TorchLearner(270, convolutional(6), channels=3).shape.parameters == 6_502
 
 
@@ -201,7 +201,6 @@ def test_a_convolution_that_does_not_fit_is_refused(layers, channels, said):
         ("os;system:x", "written package.module:Class"),
         ("no_such_package.nets:Net", "'no_such_package' is not installed"),
         ("tests.learning.own_networks:Missing", "cannot be loaded"),
-        ("tests.learning.own_networks:make_nothing", "not a subclass of torch.nn.Module"),
         ("tests.learning.own_networks:Narrow", r"returns \(2, 1\) for two rows; expected \(2, 3\)"),
         ("tests.learning.own_networks:Stubborn", "does not take rows of 5"),
     ],
@@ -240,7 +239,7 @@ def test_the_initial_weights_follow_from_the_seed_alone():
     expected = torch.rand(1).item()
     torch.manual_seed(3)
     for make in (NetworkLearner, TorchLearner):
-        one, same, other = (make(4, mlp([3], 2), seed).weights()[0].tobytes() for seed in (7, 7, 8))
+        one, same, other = (make(4, with_last([3], 2), seed).weights()[0].tobytes() for seed in (7, 7, 8))
         assert one == same != other
     assert torch.rand(1).item() == expected
 
@@ -293,8 +292,8 @@ def test_a_network_trains_as_torch_does(layers, training, clouds):
 def test_a_network_learns_values_as_torch_does(loss, clouds):
     """By each loss; of several values at once."""
     rows, values = clouds[0], 3 * clouds[0][:, :2] - 1
-    ours = NetworkLearner(5, mlp([8], 2), 2, loss)
-    theirs = TorchLearner(5, mlp([8], 2), 2).aimed(built_in(loss, values=True), values=True)
+    ours = NetworkLearner(5, with_last([8], 2), 2, loss)
+    theirs = TorchLearner(5, with_last([8], 2), 2).aimed(built_in(loss, values=True), values=True)
     for learner in (ours, theirs):
         learner.train(rows, values, PACE)
     found, wanted = (one.shape.flat(one.weights()) for one in (ours, theirs))
@@ -304,7 +303,7 @@ def test_a_network_learns_values_as_torch_does(loss, clouds):
 
 def test_a_network_that_diverges_says_nothing_while_it_trains(clouds):
     """As torch's: whoever sends the update looks at its weights, and a warning of NumPy's helps nobody."""
-    learner = NetworkLearner(5, mlp([8], 3), 1)
+    learner = NetworkLearner(5, with_last([8], 3), 1)
     learner.load([array * 1e38 for array in learner.weights()])
     learner.train(*clouds, TRAINING)
     assert not np.isfinite(learner.shape.flat(learner.weights())).all()
@@ -313,7 +312,7 @@ def test_a_network_that_diverges_says_nothing_while_it_trains(clouds):
 def test_a_missing_torch_is_named_with_its_remedy(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(LearningUnavailable, match=r"pip install 'crowdfl\[learning\]'"):
-        TorchLearner(4, mlp([3], 2))
+        TorchLearner(4, with_last([3], 2))
 
 
 def test_torch_is_not_imported_before_it_is_needed():

@@ -7,7 +7,7 @@ import tomllib
 import numpy as np
 import pytest
 
-from crowdfl.cli.task.views import task_text
+from crowdfl.cli.task.template import task_text
 from crowdfl.errors import DataMalformed, NothingToAverage
 from crowdfl.learning.datasets.data import Cut, Person, Recording, Split, split_recordings
 from crowdfl.learning.datasets.supplied import CUT, EXERCISES, PACES, Watch
@@ -21,6 +21,7 @@ from crowdfl.learning.server_steps import PlainStep
 from crowdfl.learning.training import LocalTrainer
 
 NAMES = ("slow", "middle", "fast")
+NORMED = "tests.learning.own_networks:Normed"
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
 
@@ -104,12 +105,12 @@ def test_ten_real_people_train_without_torch(ten_people):
     assert 0.6 < first.accuracy < second.accuracy
 
 
-@pytest.mark.parametrize("learner", ["softmax", "network", pytest.param("module", marks=needs_torch)])
+@pytest.mark.parametrize("learner", ["softmax", "network", pytest.param(NORMED, marks=needs_torch)])
 def test_a_curve_shows_every_epoch_and_ends_where_training_alone_ends(learner):
     """In every bit of the weights, and in the last metrics; a module with dropout goes back to training after every look."""
     recipe = Recipe.of({"labels": list(PACES), "channels": 3, "learner": learner, "epochs": 4})
     split, told = recipe.load("synthetic:2"), []
-    own = "tests.learning.own_networks:Normed" if learner == "module" else None
+    own = NORMED if learner == NORMED else None
     watched, alone = recipe.make_learner(own), recipe.make_learner(own)
     curve = learning_curve(recipe, watched, split, told.append)
     alone.train(recipe.inputs_of(split.train.windows), split.train.labels, recipe.training)
@@ -133,7 +134,7 @@ def test_a_curve_shows_how_far_the_weights_have_moved():
 
 
 def test_nothing_held_out_is_said_before_training():
-    recipe = Recipe.of({"labels": ["a"], "channels": 1, "window": 20, "learner": "softmax"})
+    recipe = Recipe.of({"labels": ["a"], "channels": 1, "window_samples": 20, "learner": "softmax"})
     some, none = (
         Person("p", np.zeros((n, 20, 1), dtype=np.float32), np.zeros(n, dtype=np.int64), ("a",)) for n in (3, 0)
     )

@@ -19,7 +19,7 @@ from crowdfl.learning.datasets.motion_sense import MotionSense
 from crowdfl.learning.datasets.npz_files import WindowFile
 from crowdfl.learning.datasets.supplied import Synthetic
 from crowdfl.learning.features import Inputs, features
-from crowdfl.learning.models.layers import mlp
+from crowdfl.learning.models.layers import with_last
 from crowdfl.learning.models.learner import Learner, Training, batches
 from crowdfl.learning.models.network import NetworkLearner
 from crowdfl.learning.models.softmax import SoftmaxLearner
@@ -123,7 +123,7 @@ class Campaign:
         inputs = crowd.held_out.inputs.shape[1]
         self.learner: Learner = SoftmaxLearner(inputs, crowd.label_count)
         if settings.hidden:
-            self.learner = NetworkLearner(inputs, mlp([settings.hidden], crowd.label_count), seed=settings.seed)
+            self.learner = NetworkLearner(inputs, with_last([settings.hidden], crowd.label_count), seed=settings.seed)
         self.start = self.learner.shape.flat(self.learner.weights())
         self.training = Training(settings.epochs, settings.batch, settings.rate, settings.seed)
         self.first = self.trained(self.start, 1, self.drawn[: settings.honest])

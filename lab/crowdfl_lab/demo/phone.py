@@ -45,7 +45,7 @@ _TASK = {
     "readers": "Whoever runs this demonstration reads the last average; every participant reads the others.",
     "min_participants": LEAST_PARTICIPANTS,
     **{"max_norm": 20.0, "lanes": 256, "budget": "6.00", "late": "30 s"},
-    **{"hidden": [16], "channels": 3, "labels": ACTIVITIES, "epochs": 10},
+    **{"layers": [16], "channels": 3, "labels": ACTIVITIES, "epochs": 10},
 }
 _FILE = "/crowdfl-demo.crt"
 _STEPS = {
@@ -79,7 +79,7 @@ class _PhoneCampaign(CampaignProcesses):
                 self.say(failure)
 
     def react(self, name: str, event: dict[str, Any]) -> None:
-        from crowdfl.roles.participant.agent import event_words
+        from crowdfl.roles.participant.event_words import event_words
 
         what = event["event"]
         if what == "status":
@@ -203,7 +203,7 @@ def _invite(campaign: _PhoneCampaign, page: str | None, digits: str) -> None:
 
 
 def _show_code(console: "Console", link: str) -> None:
-    from crowdfl.cli.task.views import code_in_letters
+    from crowdfl.cli.task.links import code_in_letters
 
     if console.is_terminal:
         print(code_in_letters(link))  # noqa: T201 -- with colours of its own

@@ -198,7 +198,7 @@ def stage(
 
 def task_file(profile: str, changes: Mapping[str, object]) -> str:
     """The one that `crowdfl task new` prints, with these values."""
-    from crowdfl.cli.task.views import task_text
+    from crowdfl.cli.task.template import task_text
 
     text = task_text(profile)
     for name, value in changes.items():

@@ -26,7 +26,7 @@ from crowdfl.learning.datasets.npz_files import WindowFile
 from crowdfl.learning.datasets.sources import open_crowd
 from crowdfl.learning.evaluation import Scores, scores
 from crowdfl.learning.features import Inputs, features, scaled
-from crowdfl.learning.models.layers import mlp
+from crowdfl.learning.models.layers import with_last
 from crowdfl.learning.models.learner import Training
 from crowdfl.learning.models.network import NetworkLearner
 from crowdfl.learning.oracle import fedavg
@@ -145,7 +145,7 @@ class LearningCrowd:
         return np.concatenate([one.inputs for one in self.fed]), np.concatenate([one.labels for one in self.fed])
 
     def learner(self) -> NetworkLearner:
-        layers = mlp([self.settings.hidden], len(self.label_names))
+        layers = with_last([self.settings.hidden], len(self.label_names))
         return NetworkLearner(self.fed[0].inputs.shape[1], layers, seed=self.settings.seed)
 
     def training(self) -> Training:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crowdfl.cli.output import JsonLines, Module, OwnLearnerName, OwnLossName, clean, show, show_event, tell_code
+from crowdfl.cli.output import JsonLines, OwnLearnerName, OwnLossName, clean, show, show_event, tell_code
 from crowdfl.errors import SettingsError
 from crowdfl.settings import LEAST_PARTICIPANTS, from_millionths, money_words
 
@@ -97,7 +97,6 @@ def run(  # noqa: PLR0913, PLR0917 -- each is an option
     language: _Language = "",
     least_participants: _Least = None,
     as_json: JsonLines = False,
-    module: Module = None,
     learner: OwnLearnerName = None,
     loss: OwnLossName = None,
     claim: Annotated[bool, typer.Option(help="Claim the rewards once the task has ended.")] = True,
@@ -115,8 +114,8 @@ def run(  # noqa: PLR0913, PLR0917 -- each is an option
         agent = Agent(person, time.sleep)
         definition = agent.look()
         _ask(person, definition, agreed=yes or agent.has_joined, as_json=as_json)
-        tell_code(module, learner, loss)
-        trainer = LocalTrainer(data, definition.training, module, learner=learner, loss=loss)
+        tell_code(learner, loss)
+        trainer = LocalTrainer(data, definition.training, learner, loss=loss)
         agent.take_part(definition, trainer, read_invitation(invitation).invitation, claim=claim)
 
 
@@ -182,7 +181,7 @@ def evidence(
     as_json: JsonLines = False,
 ) -> None:
     """Show where the platform's word and the second server's signed record differ, and whom to send that to."""
-    from crowdfl.roles.participant.agent import event_words
+    from crowdfl.roles.participant.event_words import event_words
 
     with open_participant(invitation, home, as_json=as_json, joined=True, reads=True) as person:
         found = person.export_evidence()
@@ -288,7 +287,7 @@ def open_participant(
 
 def beside(what: str, details: Mapping[str, Any]) -> None:
     """On standard error, for a command whose answer is one value."""
-    from crowdfl.roles.participant.agent import event_words
+    from crowdfl.roles.participant.event_words import event_words
 
     if what != "claimed":
         typer.echo(event_words(what, details), err=True)
@@ -296,6 +295,6 @@ def beside(what: str, details: Mapping[str, Any]) -> None:
 
 def say(what: str, details: Mapping[str, Any]) -> None:
     """An event in words, for the person at the device."""
-    from crowdfl.roles.participant.agent import event_words
+    from crowdfl.roles.participant.event_words import event_words
 
     typer.echo(event_words(what, details))

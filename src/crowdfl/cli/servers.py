@@ -7,7 +7,7 @@ import datetime
 import gc
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 import typer
 
 from crowdfl.cli.output import Json, SettingsPath, show, write_rows
-from crowdfl.errors import SettingsError, TaskNotEnded
+from crowdfl.errors import SettingsError, TaskNotEnded, TaskUnreadable
 from crowdfl.settings import (
     DAY,
     TOKEN_ROLES,
@@ -29,8 +29,10 @@ from crowdfl.settings import (
 )
 
 if TYPE_CHECKING:
+    from crowdfl.roles.csp_retention import CspRetention
+    from crowdfl.roles.kgc_retention import KgcRetention
+    from crowdfl.roles.ports import TaskStore
     from crowdfl.roles.records import StoredTask
-    from crowdfl.roles.retention import CspRetention, KgcRetention
     from crowdfl.roles.sp.operator import OperatorActions, Row
     from crowdfl.roles.sp.retention import SpRetention
     from crowdfl.services.http.auth import TokenEntry, Tokens
@@ -50,7 +52,7 @@ def task_app(model: type[ServiceSettings]) -> typer.Typer:
     @app.command("list", help="Show every task, its state, and what it waits for.")
     def _list(settings: SettingsPath, as_json: Json = False) -> None:
         with _opened(model, settings) as desk:
-            rows = [desk.row(stored) for stored in desk.retention.store.tasks()]
+            rows = task_rows(desk)
         if as_json or rows:
             show(rows, "\n".join("\t".join(map(_plain, row.values())) for row in rows), as_json=as_json)
 
@@ -109,6 +111,20 @@ def task_app(model: type[ServiceSettings]) -> typer.Typer:
     return app
 
 
+def task_rows(desk: "OperatorActions | PeerDesk") -> "list[Row]":
+    """One for each task; of those that cannot be read, why."""
+    rows: list[Row] = []
+    store: TaskStore = desk.retention.store
+    for stored in store.tasks():
+        with suppress(TaskUnreadable):  # it is among the others then
+            rows.append(desk.row(stored))
+    for one in store.unreadable():
+        blank = dict.fromkeys(rows[0]) if rows else {}
+        waits = f"a version that can read it: {one.why}. Its money is held"
+        rows.append(blank | {"task": one.task, "state": f"{one.state}, unreadable", "waits_for": waits})
+    return rows
+
+
 @contextmanager
 def _opened(model: type[ServiceSettings], path: Path) -> "Iterator[OperatorActions | PeerDesk]":
     from crowdfl.roles.sp.retention import SpRetention
@@ -156,7 +172,7 @@ class PeerDesk:
         return {"task": stored.task, "state": stored.state, "since": since, "waits_for": self._waits_for(stored)}
 
     def details(self, stored: "StoredTask") -> "Row":
-        from crowdfl.roles.retention import CspRetention
+        from crowdfl.roles.csp_retention import CspRetention
         from crowdfl.roles.sp.operator import held_of
 
         definition, how = stored.opened, stored.end
@@ -171,7 +187,7 @@ class PeerDesk:
 
     def cancel(self, task: str, reason: str) -> None:
         from crowdfl.roles.csp import refuse_task
-        from crowdfl.roles.retention import CspRetention
+        from crowdfl.roles.csp_retention import CspRetention
 
         if isinstance(self.retention, CspRetention):
             refuse_task(self.retention.store, task, reason)
@@ -269,17 +285,20 @@ def payouts(
 ) -> None:
     """Show who is owed how much, and whether it is pending, running, paid or unknown: CSV, or JSON."""
     from crowdfl.roles.restored import forgotten_payments
-    from crowdfl.roles.sp.operator import PAYMENT_COLUMNS, forgotten_rows, payment_rows
+    from crowdfl.roles.sp.operator import PAYMENT_COLUMNS, forgotten_rows, held_rows, payment_rows
     from crowdfl.services.client.transport import SystemClock
     from crowdfl.services.run import open_books
     from crowdfl.storage.settings_file import read_service
 
     with open_books(read_service(SpSettings, settings), task) as books:
         now = SystemClock().now()
-        rows = payment_rows(books.store, books.store.payments(task), now)
-        tasks = [task] if task else [stored.task for stored in books.store.tasks()]
+        tasks = [one.task for one in books.store.tasks() if task in (None, one.task)]
+        rows = [row for one in tasks for row in payment_rows(books.store, books.store.payments(one), now)]
         forgotten = {one: forgotten_payments(books.store, one) for one in tasks}
-    rows += [row for one, keys in forgotten.items() for row in forgotten_rows(one, keys)]
+        held = [
+            row for one in books.store.unreadable() if task in (None, one.task) for row in held_rows(books.store, one)
+        ]
+    rows += [row for one, keys in forgotten.items() for row in forgotten_rows(one, keys)] + held
     write_rows(rows, PAYMENT_COLUMNS, file, as_json=as_json)
 
 

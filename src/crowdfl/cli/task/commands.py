@@ -12,7 +12,6 @@ import typer
 from crowdfl.cli.output import (
     Json,
     JsonLines,
-    Module,
     OwnLearnerName,
     OwnLossName,
     clean,
@@ -41,7 +40,8 @@ _TaskFile = Annotated[Path, typer.Argument(help="A task file, as `crowdfl task n
 _Initial = Annotated[
     Path | None,
     typer.Option(
-        "--initial", help='A model to start from, .safetensors or .npz; with learner = "own" it says what the model is.'
+        "--initial",
+        help="A model to start from, .safetensors or .npz; of people's functions it says what the model is.",
     ),
 ]
 _Reference = Annotated[
@@ -71,7 +71,7 @@ def new(
     every: Annotated[bool, typer.Option("--all", help="Every setting, with what holds where it is left out.")] = False,
 ) -> None:
     """Print a commented task file to start from: what a person decides."""
-    from crowdfl.cli.task.views import task_text
+    from crowdfl.cli.task.template import task_text
     from crowdfl.protocols.registry import profile_named
 
     typer.echo(task_text(profile_named(profile).name, every=every), nl=False)
@@ -81,7 +81,6 @@ def new(
 def create(
     file: _TaskFile,
     settings: _Settings = _SETTINGS,
-    module: Module = None,
     learner: OwnLearnerName = None,
     loss: OwnLossName = None,
     initial_file: _Initial = None,
@@ -89,7 +88,8 @@ def create(
     as_json: Json = False,
 ) -> None:
     """Have keys made and post the task. The same file is always the same task: safe to repeat."""
-    from crowdfl.cli.task.views import created_words, tell_trials, tried
+    from crowdfl.cli.task.trials import tell_trials, tried
+    from crowdfl.cli.task.views import created_words
     from crowdfl.roles.dealt import dealt_words
     from crowdfl.roles.defining import defined, warnings
     from crowdfl.services.client.opening import RequesterFile, open_requester
@@ -97,12 +97,12 @@ def create(
     from crowdfl.storage.settings_file import read_task
 
     own = RequesterFile.read(settings)
-    tell_code(module, learner, loss)
+    tell_code(learner, loss)
     with waiting("reading the task and making the initial model", quiet=as_json):
         found = read_task(file)
         start = None if initial_file is None else read_initial(initial_file)
-        definition, initial = defined(file, found, module, learner=learner, loss=loss, initial=start)
-    trials = tried(try_on, definition, initial, (module, learner, loss), quiet=as_json)
+        definition, initial = defined(file, found, learner, loss=loss, initial=start)
+    trials = tried(try_on, definition, initial, (learner, loss), quiet=as_json)
     tell_trials(trials, definition, as_json=as_json)
     with open_requester(own) as requester, waiting("KGC makes the task's keys", quiet=as_json):
         task = requester.create(definition, initial)
@@ -119,7 +119,6 @@ def create(
 @app.command()
 def explain(
     file: _TaskFile,
-    module: Module = None,
     learner: OwnLearnerName = None,
     loss: OwnLossName = None,
     initial_file: _Initial = None,
@@ -127,17 +126,17 @@ def explain(
     as_json: Json = False,
 ) -> None:
     """Show what a task's settings lead to, before anything is made: widths, chances, what is dealt, and warnings."""
-    from crowdfl.cli.task.views import trial_lines, tried
+    from crowdfl.cli.task.trials import trial_lines, tried
     from crowdfl.roles.defining import defined, explained
     from crowdfl.storage.model_files import read_initial
     from crowdfl.storage.settings_file import read_task
 
-    tell_code(module, learner, loss)
+    tell_code(learner, loss)
     start = None if initial_file is None else read_initial(initial_file)
-    definition, initial = defined(file, read_task(file), module, learner=learner, loss=loss, initial=start)
+    definition, initial = defined(file, read_task(file), learner, loss=loss, initial=start)
     found, trials = (
         explained(definition.dated(time.time())),
-        tried(try_on, definition, initial, (module, learner, loss), quiet=as_json),
+        tried(try_on, definition, initial, (learner, loss), quiet=as_json),
     )
     lines = [f"profile        {found.profile}, {found.parameters} parameters", found.widths]
     lines += [f"dealt by KGC   {found.dealt}"] if found.dealt else []
@@ -209,10 +208,10 @@ def invite(
 
     Whoever has a file, link or code first can join with it: hand each to one person, by a way that others do not see.
     """
-    from crowdfl.cli.task.views import code_in_letters, write_codes, write_links
+    from crowdfl.cli.task.links import code_in_letters, write_codes, write_links
     from crowdfl.documents.links import phone_page
     from crowdfl.roles.defining import invitation_warning
-    from crowdfl.roles.recipe_check import require_for_phones
+    from crowdfl.roles.phones import require_for_phones
     from crowdfl.services.client.opening import (
         RequesterFile,
         link_of,
@@ -312,7 +311,7 @@ def fetch(
 
 
 def _state_lines(states: Mapping[int, str]) -> list[str]:
-    from crowdfl.roles.participant.agent import short_state
+    from crowdfl.roles.participant.event_words import short_state
 
     return [f"state after round {number}: {short_state(state)}" for number, state in states.items()]
 
@@ -374,13 +373,12 @@ def console(
 
 
 @app.command()
-def run(  # noqa: PLR0913, PLR0917 -- each is an option
+def run(
     file: _TaskFile,
     invitations: _Folder,
     model: Annotated[Path, typer.Argument(help="Where to write the final model: .safetensors or .npz.")],
     people: Annotated[int, typer.Option("--people", "-n", min=3, help="How many to invite and to wait for.")] = 5,
     settings: _Settings = _SETTINGS,
-    module: Module = None,
     learner: OwnLearnerName = None,
     loss: OwnLossName = None,
     try_on: Try = None,
@@ -388,7 +386,7 @@ def run(  # noqa: PLR0913, PLR0917 -- each is an option
     as_json: JsonLines = False,
 ) -> None:
     """Create a task, invite people, fund it once they have joined, and follow it until the money is settled."""
-    from crowdfl.cli.task.views import tell_trials, tried
+    from crowdfl.cli.task.trials import tell_trials, tried
     from crowdfl.learning.training import LocalTrainer
     from crowdfl.roles.defining import defined
     from crowdfl.roles.requester import Campaign
@@ -398,14 +396,14 @@ def run(  # noqa: PLR0913, PLR0917 -- each is an option
 
     require_model_path(model)
     own = RequesterFile.read(settings)
-    tell_code(module, learner, loss)
-    definition, initial = defined(file, read_task(file), module, learner=learner, loss=loss)
-    trials = tried(try_on, definition, initial, (module, learner, loss), quiet=as_json)
+    tell_code(learner, loss)
+    definition, initial = defined(file, read_task(file), learner, loss=loss)
+    trials = tried(try_on, definition, initial, (learner, loss), quiet=as_json)
     tell_trials(trials, definition, as_json=as_json)
 
     own_data = None
     if reference is not None:
-        own_data = LocalTrainer(reference, definition.training, module, learner=learner, loss=loss)
+        own_data = LocalTrainer(reference, definition.training, learner, loss=loss)
         own_data.prepare(definition.shape)
 
     def save(definition: "Definition", arrays: "Weights") -> str:

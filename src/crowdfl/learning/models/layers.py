@@ -20,14 +20,19 @@ class Layer:
     reach: int = 0
 
 
-def mlp(hidden: Sequence[int], labels: int) -> list[str]:
-    """The layers of a network with these hidden sizes and ReLU between: `["linear 32", "relu", "linear 7"]`."""
-    return [layer for size in hidden for layer in (f"linear {size}", "relu")] + [f"linear {labels}"]
+def with_last(layers: Sequence[int | str], outputs: int) -> list[str]:
+    """A task's `layers` in words, a width with ReLU behind it, and the last one: `["linear 32", "relu", "linear 7"]`."""
+    words = [word for layer in layers for word in ((layer,) if isinstance(layer, str) else (f"linear {layer}", "relu"))]
+    if words and words[-1].startswith("linear"):
+        raise SettingsError(
+            f"the last of `layers` is {words[-1]!r:.60}; the one with an output per label follows by itself: leave it out"
+        )
+    return [*words, f"linear {outputs}"]
 
 
 def convolutional(labels: int) -> list[str]:
     """Two short convolutions over time and one linear layer: 6,502 parameters for 90 samples of 3 channels and 6 labels."""
-    return ["conv 16 5", "relu", "pool 2", "conv 32 5", "relu", "pool 2", f"linear {labels}"]
+    return with_last(["conv 16 5", "relu", "pool 2", "conv 32 5", "relu", "pool 2"], labels)
 
 
 def is_folded(layers: Sequence[str]) -> bool:

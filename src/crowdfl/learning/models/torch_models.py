@@ -4,6 +4,7 @@ torch is imported when a network is built: it takes seconds. A task may name the
 sent: every participant installs it and names it again.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,12 @@ Loss = Callable[["torch.Tensor", "torch.Tensor"], "torch.Tensor"]
 
 _ROWS = 4  # that an own loss is tried on
 _RAW = ': with features = "windows", the shape is (window, channels)'  # what a network of one's own may have meant
+
+
+def is_torch_module(found: type) -> bool:
+    """Without loading torch, which such a class has loaded."""
+    torch: Any = sys.modules.get("torch")
+    return torch is not None and issubclass(found, torch.nn.Module)
 
 
 def _need_torch() -> None:
@@ -72,8 +79,6 @@ def own_module(name: str, inputs: int | tuple[int, ...], labels: int, seed: int)
     import torch
 
     found = load_code(name)
-    if not (isinstance(found, type) and issubclass(found, torch.nn.Module)):
-        raise SettingsError(f"{name} is not a subclass of torch.nn.Module")
     with torch.random.fork_rng(devices=[]):  # leaves the caller's random state unchanged
         torch.manual_seed(seed)
         try:
