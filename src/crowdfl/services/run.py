@@ -54,7 +54,6 @@ from crowdfl.services.client.breaker import Breaker
 from crowdfl.services.client.peer_link import PeerAccess, PeerCalls, PeerLink, calls_to, tell_doubt
 from crowdfl.services.client.peers import CspClient, KgcClient
 from crowdfl.services.client.transport import Link, Service, SystemClock
-from crowdfl.services.cluster.backend import Cluster
 from crowdfl.services.cluster.worker import Store
 from crowdfl.services.http import logs
 from crowdfl.services.http.app_factory import Background
@@ -509,6 +508,8 @@ def _backend(settings: ComputingSettings, role: str, store: Store) -> tuple[Back
         return default_backend(), lambda: None
     if settings.dask is None or settings.compute != "dask":
         return backend_named(settings.compute), lambda: None
+    from crowdfl.services.cluster.backend import Cluster  # with all profiles: most servers have none
+
     cluster = Cluster(role, settings.dask.changed(plain_tcp=settings.plain_http), store=store)
     cluster.connect()
     return cluster, cluster.close

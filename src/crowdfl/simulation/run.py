@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 from weakref import WeakSet
 
 import numpy as np
@@ -37,7 +37,6 @@ from crowdfl.protocols.registry import profile_named
 from crowdfl.protocols.shares.dealing.keys import REQUESTER
 from crowdfl.protocols.shares.server_optimizers import Moments
 from crowdfl.protocols.shares.shape import SharesShape
-from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.records import Round, RoundState
 from crowdfl.schema import in_seconds
 from crowdfl.settings import TaskOptions, TaskSettings, from_millionths, option_words, to_millionths
@@ -45,7 +44,6 @@ from crowdfl.simulation.arguments import require_arguments
 from crowdfl.simulation.bounds import require_enough, settings_for
 from crowdfl.simulation.checkpoint import Checkpoint, added_costs, jsonable, own_folder
 from crowdfl.simulation.clear import ClearCampaign, ClearResult, Rule
-from crowdfl.simulation.crowd import SimulatedCrowd
 from crowdfl.simulation.draws import seeded_draw
 from crowdfl.simulation.dropouts import Away, Dropouts, away_in
 from crowdfl.simulation.history import FinishedRound, SimulatedRound, earned, unusable_metrics
@@ -53,6 +51,11 @@ from crowdfl.simulation.parallel import ParallelTrainer, Workers
 from crowdfl.simulation.result import SimulationResult
 from crowdfl.simulation.shown import Shown, shown
 from crowdfl.storage.model_files import initial_model
+
+if TYPE_CHECKING:
+    from crowdfl.roles.participant.participant import Participant
+    from crowdfl.simulation.crowd import SimulatedCrowd
+
 
 _CLAIM_WINDOW = 10**9  # seconds: nobody is late in one process
 
@@ -283,6 +286,8 @@ class _Simulation:
         return 0 if self._before is None else len(self._before.history)
 
     def run(self, initial: Any, away: Away, told: Shown) -> SimulationResult:  # noqa: ANN401
+        from crowdfl.simulation.crowd import SimulatedCrowd
+
         began = time.perf_counter()
         done = self._done
         before = self._before
@@ -320,12 +325,12 @@ class _Simulation:
         words = "a simulation in one process"
         definition = Definition(words, words, words, form.shape, task, _CLAIM_WINDOW, {})
 
-        def on_change(crowd: SimulatedCrowd) -> None:
+        def on_change(crowd: "SimulatedCrowd") -> None:
             number = crowd.rounds[-1].number if crowd.rounds else 1
             if number + done > 1:  # the first was told of when it was trained
                 told.trained(number + done, len(crowd.log.of("trained", number)))
 
-        def on_read(crowd: SimulatedCrowd, round_: Round) -> bool:
+        def on_read(crowd: "SimulatedCrowd", round_: Round) -> bool:
             stops = self._finish(crowd, round_, settings, told, reader=crowd.reader)
             if not stops:
                 self._begin(trainers, crowd.reader.model(), away, round_.number + done + 1)
@@ -440,7 +445,13 @@ class _Simulation:
             self.asked["max_samples"] *= units
 
     def _finish(
-        self, crowd: SimulatedCrowd, round_: Round, settings: TaskSettings, told: Shown, *, reader: Participant | None
+        self,
+        crowd: "SimulatedCrowd",
+        round_: Round,
+        settings: TaskSettings,
+        told: Shown,
+        *,
+        reader: "Participant | None",
     ) -> bool:
         """Keep a round that is over and read, and tell of it. True: no further round. `reader` None: the requester."""
         form = next(iter(crowd.trainers.values())).form
@@ -467,11 +478,11 @@ class _Simulation:
 
     def _checkpoint(
         self,
-        crowd: SimulatedCrowd,
+        crowd: "SimulatedCrowd",
         record: SimulatedRound,
         settings: TaskSettings,
         arrays: Weights,
-        reader: Participant | None,
+        reader: "Participant | None",
     ) -> Checkpoint:
         form = next(iter(crowd.trainers.values())).form
         before = self._before
@@ -497,7 +508,7 @@ class _Simulation:
             state.write(self.folder)
         return state
 
-    def _round(self, crowd: SimulatedCrowd, round_: Round) -> SimulatedRound:
+    def _round(self, crowd: "SimulatedCrowd", round_: Round) -> SimulatedRound:
         number = round_.number
         log = crowd.log
         averaged = round_.state is RoundState.REWARDED
@@ -530,7 +541,7 @@ class _Simulation:
             privacy=self._privacy(crowd, number, opened=averaged) if crowd.settings.epsilon is not None else None,
         )
 
-    def _privacy(self, crowd: SimulatedCrowd, number: int, *, opened: bool) -> RoundPrivacy:
+    def _privacy(self, crowd: "SimulatedCrowd", number: int, *, opened: bool) -> RoundPrivacy:
         log = crowd.log
         noise = next(iter(log.of("noise", number).values()), None)
         return RoundPrivacy.of(
@@ -542,7 +553,7 @@ class _Simulation:
             updates=[one["length"] for one in log.of("trained", number).values()],
         )
 
-    def _read_last(self, crowd: SimulatedCrowd, last: Round) -> None:
+    def _read_last(self, crowd: "SimulatedCrowd", last: Round) -> None:
         """The task's last average is the requester's; everyone evaluates it here."""
         if last.state is RoundState.REWARDED:
             average = crowd.host.requester.read(crowd.task, last.number)
@@ -552,7 +563,7 @@ class _Simulation:
             for name, trainer in crowd.trainers.items():
                 crowd.note_read(name, last.number, trainer.evaluate(arrays, last.number))
 
-    def _result(self, crowd: SimulatedCrowd) -> SimulationResult:
+    def _result(self, crowd: "SimulatedCrowd") -> SimulationResult:
         state = self._state
         if state is None or not any(one.is_averaged for one in state.history):
             if empty := [name for name in self.people if crowd.log.of("nothing to contribute", 1).get(name)]:

@@ -82,9 +82,8 @@ from crowdfl.roles.participant.enrolment import EnrollingKgc, enrol, takes_a_pla
 from crowdfl.roles.participant.evidence import CspWord, Evidence, SpWord, contradicts, holds_receipt, signed_of
 from crowdfl.roles.ports import Blobs, Stock, replace_blob
 from crowdfl.roles.records import NOT_OPEN, PaidClaim, RoundState, last_claims, taking_uploads
-from crowdfl.settings import DELTA
+from crowdfl.settings import DELTA, LEAST_PARTICIPANTS
 
-LEAST_PARTICIPANTS = 5
 INVITATION, LEAST = "invitation", "least-participants"  # what a home folder keeps of joining
 CHARGED = "charged.json"  # what it keeps of differential privacy
 CONSENT_COPY = "consent.json"
