@@ -32,7 +32,12 @@ def require_enough(people: Sequence[str]) -> None:
 
 
 def settings_for(
-    asked: Mapping[str, Any], shape: ModelShape, initial: Weights, trained: Sequence[Weights], samples: Sequence[int]
+    asked: Mapping[str, Any],
+    shape: ModelShape,
+    initial: Weights,
+    trained: Sequence[Weights],
+    samples: Sequence[int],
+    people: int,
 ) -> TaskSettings:
     """The task's settings, checked: they fit the model.
 
@@ -42,10 +47,11 @@ def settings_for(
         initial: What everyone starts from.
         trained: The models after the first training.
         samples: Everyone's number of samples, as far as it is known.
+        people: How many there are.
     """
     start = shape.flat(initial)
     usual: dict[str, Any] = {
-        "max_participants": max(_FEWEST, len(samples)),
+        "max_participants": max(_FEWEST, people),
         "max_samples": _MORE_SAMPLES * max(samples),
     }
     if asked.get("profile") == "shares":

@@ -109,6 +109,13 @@ class RunningSum:
             raise LengthMismatch(f"{len(data)} bytes where {len(self._total) * self._ring.bytes} are expected")
         self._ring.accumulate(np.add, self._total, data)
 
+    def add_rows(self, rows: Words) -> None:
+        """Uploads as elements [uploads, count]."""
+        if rows.shape[1:] != self._total.shape:
+            raise LengthMismatch(f"uploads of shape {rows.shape} where rows of {len(self._total)} are expected")
+        for row in rows:
+            self._total += row
+
     def merge(self, other: "RunningSum") -> None:
         self._total += other._total
 

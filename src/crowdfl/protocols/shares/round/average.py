@@ -7,7 +7,7 @@ leaves SP in the publication alone. So SP has fixed its part before it sees CSP'
 open SP's; and readers take nothing that is not in the record.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
@@ -17,7 +17,7 @@ from crowdfl.crypto.randomness import SEED_BYTES, secret_bytes
 from crowdfl.crypto.sealing import ReaderKey, SigningKey, seal_to, verify
 from crowdfl.crypto.shares.expansion import expand
 from crowdfl.crypto.shares.noise import discrete_gaussian
-from crowdfl.crypto.shares.ring import RunningSum
+from crowdfl.crypto.shares.ring import RunningSum, Words
 from crowdfl.errors import (
     ChainBroken,
     LengthMismatch,
@@ -112,6 +112,11 @@ class ShareSums:
     def add(self, shares: bytes, samples: int) -> None:
         self._sums.add(shares)
         self._total = (self._total + samples) % REWARD_MODULUS
+
+    def add_rows(self, rows: Words, samples: Iterable[int]) -> None:
+        """Of uploads that are elements of the ring already."""
+        self._sums.add_rows(rows)
+        self._total = (self._total + sum(samples)) % REWARD_MODULUS
 
     def merge(self, other: "ShareSums") -> None:
         self._sums.merge(other._sums)

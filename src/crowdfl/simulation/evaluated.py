@@ -1,0 +1,38 @@
+"""Who evaluates which round of a simulation."""
+
+import random
+from collections.abc import Callable, Sequence
+
+from crowdfl.errors import SettingsError
+
+Evaluated = Callable[[int], frozenset[str] | None]
+"""Who evaluates a round's average, of those who read it; None: everyone."""
+
+
+def evaluated_in(per_round: int | None, fraction: float | None, people: Sequence[str], seed: int) -> Evaluated:
+    """As it was asked for; the same in every run.
+
+    Raises:
+        SettingsError: A number or a share of the people that is none, or both.
+    """
+    if per_round is not None and fraction is not None:
+        raise SettingsError("`evaluate_per_round` and `evaluate_fraction` say the same: give one of them")
+    if fraction is not None:
+        if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not 0 < fraction <= 1:
+            raise SettingsError(
+                f"`evaluate_fraction` is {fraction!r}; expected a share of the people, above 0 and at most 1"
+            )
+        per_round = max(round(fraction * len(people)), 1)
+    if per_round is None:
+        return lambda _number: None
+    if isinstance(per_round, bool) or not isinstance(per_round, int) or not 1 <= per_round <= len(people):
+        raise SettingsError(
+            f"`evaluate_per_round` is {per_round!r}; expected 1 to {len(people)}, how many people there are"
+        )
+    count = per_round
+
+    def draw(number: int) -> frozenset[str]:
+        chance = random.Random(f"evaluated/{seed}/{number}")  # noqa: S311 -- a simulation, which repeats itself
+        return frozenset(chance.sample(list(people), count))
+
+    return draw
