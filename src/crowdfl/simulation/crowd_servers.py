@@ -44,7 +44,7 @@ from crowdfl.settings import TaskSettings
 from crowdfl.simulation.crowd_dealing import dealt_together
 
 _TOGETHER = 8  # uploads that are sketched at once: what is worked on stays in the cache
-_NOTHING = ManifestEntry(bytes(HASH_BYTES + SEALED_BYTES + SIGNATURE_BYTES))
+NOTHING = ManifestEntry(bytes(HASH_BYTES + SEALED_BYTES + SIGNATURE_BYTES))
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Handed:
 
     task: str = field(default_factory=lambda: secret_hex(HASH_BYTES))
     name: Callable[[str], str] = lambda _person: secret_hex(NAME_BYTES // 2)  # that servers know a person by
-    entry: Callable[[int, str], ManifestEntry] = lambda _number, _who: _NOTHING  # of an upload in a round's manifest
+    entry: Callable[[int, str], ManifestEntry] = lambda _number, _who: NOTHING  # of an upload in a round's manifest
     seed: Callable[[int], bytes] = lambda _number: secret_bytes(SEED_BYTES)  # that CSP's coins of a round come from
 
 
@@ -286,7 +286,7 @@ class CrowdServers:
             paid={people[who]: amount for who, amount in self._paid(record, envelopes).items()},
             average=average,
             publication=len(publication),
-            envelopes={people[who]: len(envelope) for who, envelope in envelopes.items()},
+            envelopes={people[who]: len(envelope) for who, envelope in self._fetched(envelopes).items()},
         )
 
     def _csp_of(self, number: int) -> _Csp:
@@ -305,6 +305,10 @@ class CrowdServers:
             bits = self._shape.widths.R
             kept = added(self._sums, products, bits).to_bytes()
             self._sums = RunningSums.read(kept, bits, self._spec.settings.most_devices)
+
+    def _fetched(self, envelopes: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        """Equal parts follow from the record, which everyone reads anyway."""
+        return envelopes if self._shape.is_reward_hidden else {}
 
     def _paid(self, record: RoundRecord, envelopes: Mapping[str, bytes]) -> dict[str, int]:
         if not self._shape.payment:
