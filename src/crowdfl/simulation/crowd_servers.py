@@ -72,13 +72,13 @@ class _Updates:
         found.entries = {who: self.entries[who] for who in counted}
         if not coins:
             for who in counted:
-                found.sums.add_rows(self.rows[who][np.newaxis], [self.samples[who]])
+                found.sums.add_row(self.rows[who], self.samples[who])
             return found
         maker = LaneMaker(shape, coins)
         found.lanes = np.empty((len(names), shape.widths.lanes), dtype=np.uint64)
         for start in range(0, len(names), _TOGETHER):
             part = slice(start, start + _TOGETHER)
-            found.lanes[part] = maker.of_rows(np.stack([self.rows[who] for who in names[part]]))
+            found.lanes[part] = maker.of_rows([self.rows[who] for who in names[part]])
         return found
 
 

@@ -109,12 +109,11 @@ class RunningSum:
             raise LengthMismatch(f"{len(data)} bytes where {len(self._total) * self._ring.bytes} are expected")
         self._ring.accumulate(np.add, self._total, data)
 
-    def add_rows(self, rows: Words) -> None:
-        """Uploads as elements [uploads, count]."""
-        if rows.shape[1:] != self._total.shape:
-            raise LengthMismatch(f"uploads of shape {rows.shape} where rows of {len(self._total)} are expected")
-        for row in rows:
-            self._total += row
+    def add_row(self, row: Words) -> None:
+        """An upload as elements."""
+        if row.shape != self._total.shape:
+            raise LengthMismatch(f"an upload of shape {row.shape} where {len(self._total)} elements are expected")
+        self._total += row
 
     def merge(self, other: "RunningSum") -> None:
         self._total += other._total

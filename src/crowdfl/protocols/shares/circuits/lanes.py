@@ -205,6 +205,6 @@ class LaneMaker:
             start += len(block)
         return lanes
 
-    def of_rows(self, rows: Words) -> Words:
-        """Of uploads as elements [uploads, parameters]."""
+    def of_rows(self, rows: Words | Sequence[Words]) -> Words:
+        """Of a few uploads as elements."""
         return self._ring.reduced(self._sketch.lanes(rows))

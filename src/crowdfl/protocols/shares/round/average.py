@@ -7,7 +7,7 @@ leaves SP in the publication alone. So SP has fixed its part before it sees CSP'
 open SP's; and readers take nothing that is not in the record.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
@@ -113,10 +113,10 @@ class ShareSums:
         self._sums.add(shares)
         self._total = (self._total + samples) % REWARD_MODULUS
 
-    def add_rows(self, rows: Words, samples: Iterable[int]) -> None:
-        """Of uploads that are elements of the ring already."""
-        self._sums.add_rows(rows)
-        self._total = (self._total + sum(samples)) % REWARD_MODULUS
+    def add_row(self, row: Words, samples: int) -> None:
+        """Of an upload that is elements of the ring already."""
+        self._sums.add_row(row)
+        self._total = (self._total + samples) % REWARD_MODULUS
 
     def merge(self, other: "ShareSums") -> None:
         self._sums.merge(other._sums)
