@@ -19,6 +19,7 @@ from crowdfl.learning import oracle
 from crowdfl.learning.functions import FunctionTrainer, TrainingInfo
 from crowdfl.learning.models.forms import ModelForm
 from crowdfl.learning.models.shape import Weights
+from crowdfl.protocols.party import Costs
 from crowdfl.protocols.shares.server_optimizers import Moments
 from crowdfl.results import RunResult
 from crowdfl.simulation.crowd_engine import Averaged
@@ -118,6 +119,9 @@ class RuleAveraging:
 
     def moments(self) -> Moments:
         return ()
+
+    def costs(self) -> Mapping[str, Costs]:
+        return {}
 
     def _next(self, returned: Any) -> tuple[Weights, dict[str, Decimal]]:  # noqa: ANN401
         pay: Mapping[str, Any] = {}

@@ -62,6 +62,7 @@ class Averaging(Protocol):
     def take(self, trainer: ParallelTrainer, weights: Weights, samples: int) -> Mapping[str, Any]: ...
     def close(self, arrays: Weights, number: int) -> Averaged: ...  # from what the round started from
     def moments(self) -> Moments: ...
+    def costs(self) -> Mapping[str, Costs]: ...
 
 
 class ServerAveraging:
@@ -73,10 +74,10 @@ class ServerAveraging:
         form: ModelForm,
         initial: Weights,
         moments: Moments,
-        tools: Tools,
         handed: Handed | None,
     ) -> None:
-        self._shape = form.shape
+        self._shape, self._observer = form.shape, Recorder(keep_views=False)
+        tools = Tools(default_backend(), observer=self._observer)
         self._servers = CrowdServers(settings, form.shape.flat(initial), moments, tools, handed)
         self.upload_bytes = self._servers.upload_bytes
 
@@ -111,6 +112,9 @@ class ServerAveraging:
     def moments(self) -> Moments:
         return self._servers.moments
 
+    def costs(self) -> Mapping[str, Costs]:
+        return costs_by_role(self._observer)
+
 
 class CrowdEngine:
     """One task of a crowd."""
@@ -123,7 +127,6 @@ class CrowdEngine:
         away_in: Away,
         averaging: Averaging,
         *,
-        observer: Recorder | None = None,
         draw: Draw,
         evaluated: Evaluated,
         on_change: OnChange = lambda _engine: None,
@@ -132,7 +135,7 @@ class CrowdEngine:
     ) -> None:
         self.settings, self.trainers, self.log = settings, trainers, SimulationLog()
         self.rounds: list[Round] = []
-        self._away_in, self._averaging, self._observer = away_in, averaging, observer or Recorder(keep_views=False)
+        self._away_in, self._averaging = away_in, averaging
         self._draw, self._evaluated, self._reference = draw, evaluated, reference
         self._on_change, self._on_read = on_change, on_read
         self._arrays, self._initial = initial, initial
@@ -153,10 +156,8 @@ class CrowdEngine:
         handed: Handed | None = None,
         **others: Any,  # noqa: ANN401 -- as `__init__` has them
     ) -> "CrowdEngine":
-        observer = Recorder(keep_views=False)
-        tools = Tools(default_backend(), observer=observer)
-        averaging = ServerAveraging(settings, form, initial, moments, tools, handed)
-        return cls(settings, initial, trainers, away_in, averaging, observer=observer, **others)
+        averaging = ServerAveraging(settings, form, initial, moments, handed)
+        return cls(settings, initial, trainers, away_in, averaging, **others)
 
     def run(self) -> None:
         for number in range(1, self.settings.rounds + 1):
@@ -316,4 +317,4 @@ class CrowdEngine:
         return {who: left[who].words for who in self.trainers if who in left}
 
     def costs(self) -> Mapping[str, Costs]:
-        return costs_by_role(self._observer)
+        return self._averaging.costs()

@@ -1,4 +1,4 @@
-"""What plays a simulated task: every role on one host, or a crowd with its servers in batches. `simulate` sees no difference."""
+"""What plays a simulated task: every role on one host, or a crowd in batches."""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol

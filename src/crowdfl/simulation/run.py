@@ -273,8 +273,8 @@ def _named(data: Any, people: int | Sequence[str] | None) -> Mapping[str, Any]: 
     batches = hasattr(data, "dataset")  # a torch DataLoader: its batches are not people
     if batches or isinstance(data, str | bytes) or not hasattr(data, "__iter__"):
         raise SettingsError(
-            f"`data` is a {type(data).__name__}; expected a dictionary or a list with everyone's data, an entry for each person, "
-            "or a function of a name"
+            f"`data` is a {type(data).__name__}; expected a dictionary or a list with everyone's data, an entry for each "
+            "person, or a function of a name"
         )
     found = list(data)
     return dict(zip(_numbered(len(found)), found, strict=True))
@@ -455,7 +455,7 @@ class _Simulation:
         return CrowdEngine.with_servers(task, form, start, moments, trainers, away_now, **hooks)
 
     def _settings(self, form: ModelForm, start: Weights, trainers: Trainers) -> TaskSettings:
-        """What the caller has not set follows from the first training; of data that is loaded, from whoever had a part in it."""
+        """What the caller has not set follows from the first training; where data is loaded, from whoever was drawn."""
         known = trainers.made if isinstance(self.people, _Loaded) else trainers
         samples = [math.ceil(trainer.weight * trainer.units) for trainer in known.values()]
         trained = [
@@ -592,7 +592,7 @@ class _Simulation:
             samples=samples | {name: trainer.samples for name, trainer in trainers.made.items()},
             units=trainers.units,
             is_stopped=False,
-            costs=added_costs(before.costs if before else {}, engine.costs()) if self.rule is None else {},
+            costs=added_costs(before.costs if before else {}, engine.costs()),
             seed=self.seed,
             form=form,
             arrays=arrays,
