@@ -16,7 +16,7 @@ import numpy.typing as npt
 from crowdfl.crypto.compute import default_backend
 from crowdfl.errors import CrowdFLError, NothingToContribute, SlotOverflow
 from crowdfl.learning.functions import FunctionTrainer
-from crowdfl.learning.models.forms import ModelForm
+from crowdfl.learning.models.forms import ModelForm, to_safetensors
 from crowdfl.learning.models.shape import Weights
 from crowdfl.privacy import AverageNoise
 from crowdfl.protocols.party import Costs
@@ -34,7 +34,6 @@ from crowdfl.simulation.evaluated import Evaluated
 from crowdfl.simulation.log import SimulationLog
 from crowdfl.simulation.parallel import ParallelTrainer
 from crowdfl.simulation.recorder import Recorder, costs_by_role
-from crowdfl.storage.model_files import to_safetensors
 
 _AFTER_WINDOW = 1.0  # seconds, at most: when late updates come
 

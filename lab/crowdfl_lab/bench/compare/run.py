@@ -158,14 +158,14 @@ def compare_result(
         tables=tuple(tables),
         notes=tuple(f"{name}: {'; '.join(lines)}" for name, lines in how if lines),
         pictures=(Picture("compare", "One round of each system", lambda canvas: _draw(canvas, systems), (14, 5)),),
-        versions={one.key: one.version for one in [*systems, *_named_apart(simulators)] if one.version},
+        versions={system.key: system.version for system in systems if system.version} | _versions(simulators),
         data={"systems": [asdict(system) for system in systems], "simulators": [asdict(one) for one in simulators]},
     )
 
 
-def _named_apart(simulators: Sequence[Simulator]) -> list[Simulator]:
-    """Flower is measured twice."""
-    return [replace(one, key=f"simulation_{one.key}") for one in simulators]
+def _versions(simulators: Sequence[Simulator]) -> dict[str, str]:
+    """Apart from the systems': Flower is measured twice."""
+    return {f"simulation_{one.key}": one.version for one in simulators if one.version}
 
 
 def target_rows(systems: Sequence[System], memory: Sequence[MemoryOfServers]) -> list[Row]:
