@@ -198,7 +198,8 @@ class CrowdEngine:
                 break
             if round_.redrawn > before.redrawn:
                 others = self._drawn_too(round_, here, sent)
-                waiting = [who for who in here if who in others or who in waiting]
+                left = others.union(waiting)
+                waiting = [who for who in here if who in left]
                 enrolled += len(others)
             away = self._away_now(round_)
             came = sum([self._take_part(who, round_) for who in waiting if who not in away])
@@ -255,7 +256,7 @@ class CrowdEngine:
 
     def _settle(self, round_: Round, found: Averaged) -> None:
         number = round_.number
-        self._found[number] = found
+        self._found[number] = replace(found, arrays=None, envelopes={})
         state = RoundState.ABORTED if found.arrays is None else RoundState.REWARDED
         self.rounds[-1] = replace(round_, state=state)
         if found.arrays is None:
@@ -276,7 +277,7 @@ class CrowdEngine:
 
     def _read(self, number: int, names: Sequence[str]) -> None:
         """The average is opened once; whoever is asked for it evaluates it."""
-        if self._found[number].arrays is None or not self._evaluates:
+        if self.rounds[-1].state is not RoundState.REWARDED or not self._evaluates:
             return
         chosen = self._evaluated(number)
         for who in names if chosen is None else (who for who in names if who in chosen):
