@@ -90,7 +90,8 @@ def _chosen_words(usual: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
 
 def _bounds_of_changes(start: _Floats, models: Iterable[_Floats]) -> dict[str, float]:
     """Within the norm, no single weight can change by more than it."""
-    norm = max((float(np.linalg.norm(model - start)) for model in models), default=0.0)
+    # Without BLAS, whose threads may cost more than they do on a machine that has other work.
+    norm = max((float(np.sqrt(np.sum(np.square(model - start)))) for model in models), default=0.0)
     bound = max(_LEAST_NORM, _bound(_HEADROOM * norm))
     return {"max_norm": bound, "clip": bound}
 

@@ -117,7 +117,8 @@ class UpdateEncoder:
         flat = np.asarray(weights, dtype=np.float64).reshape(-1)
         if len(flat) != len(base.weights):
             raise LengthMismatch(f"{len(flat)} weights where the model has {len(base.weights)}")
-        change = self._within_norm(flat - base.weights / unit)
+        change = base.weights / unit  # from here on in place: fresh memory for each step would take as long as the step
+        change = self._within_norm(np.subtract(flat, change, out=change))
         self.clipped = 0
         if max(change.max(), -change.min()) > settings.clip:
             self.clipped = int(np.count_nonzero(np.abs(change) > settings.clip))
@@ -125,7 +126,9 @@ class UpdateEncoder:
         change *= unit
         if not has_counts:
             return integers_within(change, settings.length_units)
-        return np.asarray(np.rint(change, out=change).astype(np.int64) * samples, dtype=np.int64)
+        whole = np.rint(change, out=change).astype(np.int64)
+        whole *= samples
+        return whole
 
     def _within_norm(self, change: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Scaled down to the task's norm bound, if there is one."""
@@ -136,7 +139,7 @@ class UpdateEncoder:
         bound = self._shape.spec.settings.max_norm
         self.scaled = None if bound is None or norm <= bound else bound / norm
         self.length = norm if bound is None else min(norm, bound)
-        return change if self.scaled is None else change * self.scaled
+        return change if self.scaled is None else np.multiply(change, self.scaled, out=change)
 
 
 def integers_within(change: npt.NDArray[np.float64], most: int) -> Integers:
