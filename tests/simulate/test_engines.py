@@ -18,7 +18,7 @@ from crowdfl.protocols.shares.round import average, sp
 from crowdfl.protocols.shares.round.csp_records import CspRecords
 from crowdfl.protocols.shares.round.manifest import ManifestEntry
 from crowdfl.protocols.shares.round.sp import SharesSp
-from crowdfl.simulation import crowd_servers, run
+from crowdfl.simulation import crowd_servers
 from crowdfl.simulation.crowd_servers import Handed
 from crowdfl.simulation.replayed import seeded
 from crowdfl.simulation.roles_engine import RolesEngine
@@ -101,7 +101,7 @@ def played(engine: str, given: Any, handed: Handed | None = None) -> tuple[Any, 
             (SharesSp, "take_reference", referred),
             (SharesSp, "_leave", left),
             (CspRecords, "begin", begun),
-            (run.RolesEngine, "__init__", made),
+            (RolesEngine, "__init__", made),
         ):
             _after(patch, kind, name, note)
         if handed is not None:

@@ -52,7 +52,6 @@ from crowdfl.simulation.evaluated import Evaluated, evaluated_in
 from crowdfl.simulation.history import FinishedRound, SimulatedRound, earned, unusable_metrics
 from crowdfl.simulation.parallel import ParallelTrainer, Trainers, Workers
 from crowdfl.simulation.result import SimulationResult
-from crowdfl.simulation.roles_engine import RolesEngine
 from crowdfl.simulation.shown import Shown, shown
 from crowdfl.storage.model_files import initial_model
 
@@ -436,6 +435,10 @@ class _Simulation:
             return away(number + done)
 
         if self.rule is None and _plays_roles(self.engine, task.profile):
+            from crowdfl.simulation.roles_engine import (
+                RolesEngine,
+            )  # a crowd needs no databases, and none of what comes with them
+
             words = "a simulation in one process"
             definition = Definition(words, words, words, form.shape, task, _CLAIM_WINDOW, {})
             everyone = dict(trainers)
