@@ -28,9 +28,9 @@ from crowdfl.roles.records import Round, RoundState
 from crowdfl.roles.sp.core import Draw
 from crowdfl.settings import TaskSettings, from_millionths
 from crowdfl.simulation.crowd_servers import CrowdServers, Handed
+from crowdfl.simulation.draws import Evaluated
 from crowdfl.simulation.dropouts import Away
 from crowdfl.simulation.engine import OnChange, OnRead
-from crowdfl.simulation.evaluated import Evaluated
 from crowdfl.simulation.log import SimulationLog
 from crowdfl.simulation.parallel import ParallelTrainer
 from crowdfl.simulation.recorder import Recorder, costs_by_role

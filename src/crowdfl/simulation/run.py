@@ -45,10 +45,9 @@ from crowdfl.simulation.bounds import require_enough, settings_for
 from crowdfl.simulation.checkpoint import Checkpoint, added_costs, jsonable, own_folder
 from crowdfl.simulation.clear import ClearResult, Rule, RuleAveraging, require_meant
 from crowdfl.simulation.crowd_engine import CrowdEngine
-from crowdfl.simulation.draws import seeded_draw
+from crowdfl.simulation.draws import Evaluated, evaluated_in, seeded_draw
 from crowdfl.simulation.dropouts import Away, Dropouts, away_in
 from crowdfl.simulation.engine import Engine, OnChange, OnRead
-from crowdfl.simulation.evaluated import Evaluated, evaluated_in
 from crowdfl.simulation.history import FinishedRound, SimulatedRound, earned, unusable_metrics
 from crowdfl.simulation.parallel import ParallelTrainer, Trainers, Workers
 from crowdfl.simulation.result import SimulationResult
