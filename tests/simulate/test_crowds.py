@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import crowdfl
-from crowdfl.crypto import sealing
+from crowdfl.crypto import sealing, signing
 from crowdfl.errors import SettingsError
 from crowdfl.learning.models.forms import ModelForm
 from crowdfl.protocols.shares.round import average, manifest
@@ -44,7 +44,7 @@ def operations(count: int) -> Counter[str]:
     """Of the operations that roles do for each person, how many a crowd of so many people takes."""
     found = Counter[str]()
     with pytest.MonkeyPatch.context() as patch:
-        _counted(patch, found, sealing.SigningKey, "sign")
+        _counted(patch, found, signing.SigningKey, "sign")
         _counted(patch, found, sealing.ReaderKey, "open")
         _counted(patch, found, average, "seal_to")
         _counted(patch, found, average, "verify")

@@ -18,6 +18,7 @@ from crowdfl.protocols.shares.round import average, sp
 from crowdfl.protocols.shares.round.csp_records import CspRecords
 from crowdfl.protocols.shares.round.manifest import ManifestEntry
 from crowdfl.protocols.shares.round.sp import SharesSp
+from crowdfl.settings import TaskSettings
 from crowdfl.simulation import crowd_servers
 from crowdfl.simulation.crowd_servers import Handed
 from crowdfl.simulation.replayed import seeded
@@ -104,6 +105,8 @@ def played(engine: str, given: Any, handed: Handed | None = None) -> tuple[Any, 
             (RolesEngine, "__init__", made),
         ):
             _after(patch, kind, name, note)
+        if (most := given.pop("cohort", None)) is not None:
+            patch.setattr(TaskSettings, "most_cohorts", property(lambda self: -(-self.most_in_round // most)))
         if handed is not None:
             patch.setattr(crowd_servers, "Handed", lambda: handed)
         usual = {"rounds": 3, "initial": START, "progress": False, "lanes": 128, "engine": engine}
@@ -134,7 +137,12 @@ ALIKE = {
     "late": {"late": "10 min", "dropouts": 0.4, "budget": "5.00", "pay": "samples", "min_participants": 6},
     "given up": {"dropouts": dict.fromkeys(["p0", "p1", "p2", "p3", "p4", "p5"], 2)},
     "nobody's samples": {"train": _idle},
-    "cohorts": {"weighting": "equal", "cohort": 3, "budget": "5.00", "pay": "equal"},
+    "cohorts": {
+        "weighting": "equal",
+        "cohort": 3,
+        "budget": "4.50",
+        "pay": "equal",
+    },  # no other case has these settings
     "reference": {
         "train": _towards,
         "evaluate": None,

@@ -221,14 +221,14 @@ class CrowdEngine:
 
     def _away_now(self, round_: Round) -> frozenset[str]:
         """Until the window is over; where late uploads are not taken, until the round is."""
-        takes_late = self.settings.late > 0 and round_.is_late(self.settings, self._now)
+        takes_late = self.settings.grace > 0 and round_.is_late(self.settings, self._now)
         return frozenset() if takes_late else self.log.dropped[round_.number]
 
     def _pass_time(self, round_: Round) -> None:
         """To the end of the round's window, then to that of late uploads."""
         deadline = round_.deadline(self.settings)
         if self._now < deadline:
-            self._now = deadline + min(_AFTER_WINDOW, self.settings.late / 2)
+            self._now = deadline + min(_AFTER_WINDOW, self.settings.grace / 2)
         else:
             self._now = max(self._now, round_.last_call(self.settings))
 
