@@ -36,6 +36,7 @@ class Noted:
     entries: dict[tuple[int, str], ManifestEntry] = field(default_factory=dict)
     seeds: dict[int, bytes] = field(default_factory=dict)
     published: dict[int, bytes] = field(default_factory=dict)
+    cohorts: set[int] = field(default_factory=set)  # that rounds had
     engines: list[RolesEngine] = field(default_factory=list)
 
     def entry(self, number: int, who: str) -> ManifestEntry:
@@ -89,8 +90,9 @@ def played(engine: str, given: Any, handed: Handed | None = None) -> tuple[Any, 
     def left(side: Any, publication: Any) -> None:
         noted.published[side.round_number] = publication.to_bytes()
 
-    def begun(records: Any, *_: Any) -> None:
+    def begun(records: Any, first: Any) -> None:
         noted.seeds[records.number] = records.round.seed
+        noted.cohorts.add(first.cohorts)
 
     def made(engine: RolesEngine, *_: Any) -> None:
         noted.engines.append(engine)
@@ -169,6 +171,7 @@ def test_a_crowd_plays_the_rounds_that_every_role_plays(case: str) -> None:
     crowd, again = played("crowd", dict(ALIKE[case]), noted.handed())
     assert again.published == noted.published
     assert noted.published
+    assert noted.cohorts == ({3} if case == "cohorts" else {1})
     assert all(map(np.array_equal, crowd.model, roles.model))
     assert (crowd.settings, crowd.notes) == (roles.settings, roles.notes)
     exact = case not in _TO_A_MILLIONTH
