@@ -207,7 +207,8 @@ class CrowdServers:
         self._keys = CspKeys.of(SharesCspBundle.from_bytes(dealing.csp, limits))
         self._requester = tools.party("requester")
         bundle = SharesReaderBundle.from_bytes(dealing.requester, limits)
-        self._reader, self._encoder = SharesRequester(self._requester, shape, bundle), UpdateEncoder(shape, keeps_room=True)
+        self._reader = SharesRequester(self._requester, shape, bundle)
+        self._encoder = UpdateEncoder(shape, keeps_room=True)
         start = ModelChain.start(self._spec.name, initial, shape.widths.unit, shape.step)
         self._chain = replace(start, moments=moments) if moments else start
         self._reader.resume(self._chain.to_bytes(), initial)
