@@ -112,6 +112,10 @@ class _WholeSp(SharesSp):
             self._reference = UploadBody(*place, REQUESTER_NAME, *signed, b"", b"", b"")
         self._count({who: who for who in updates.rows if who != REQUESTER_NAME})
 
+    def drop(self) -> None:
+        """A round that is over is never computed again."""
+        self._updates = _Updates()
+
     def _work(self, uploads: Sequence[Stored], coins: bytes = b"") -> Findings:
         return self._updates.findings(self._shape, [one.who for one in uploads], coins)
 
@@ -274,8 +278,9 @@ class CrowdServers:
             publication = round_.average()
         except RoundEnded as ended:
             return Served(rejected={people[who]: Reason(why) for who, why in ended.rejected.items()})
-        finally:
+        finally:  # the largest things there are
             self._updates = _Updates()
+            sp.drop()
         self._left = round_.carry_over()
         self._keep_products(csp.products)
         average = self._reader.read(publication, number)

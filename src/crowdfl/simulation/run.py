@@ -137,7 +137,8 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
         evaluate_per_round: So many people, drawn anew, evaluate each round's average, in place of everyone who reads it.
         evaluate_fraction: The same as a share of the people.
         engine: What plays the servers: "crowd" (the default with `shares`), or "roles". `costs` of "crowd" hold no claims,
-            since nobody makes any: pay is what the rounds have paid.
+            since nobody makes any: pay is what the rounds have paid. A crowd holds the updates of one round in memory, eight
+            bytes for each weight.
         workers: How many people train and evaluate in parallel, each in a process of its own that is forked from this one, with
             one torch thread; functions of a notebook too. The result is the same for any number. What a function changes
             outside of its person's data stays in its process. Without it this process does all, with torch's usual threads.
