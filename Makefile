@@ -2,6 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
 VENV := .venv
 PEERS := .venv-peers
+PFL := .venv-pfl
 FLOWER := .venv-flower
 RELEASE := .venv-release
 BIN := $(VENV)/bin
@@ -11,7 +12,7 @@ INSTALL := -m pip install --quiet --disable-pip-version-check
 # Tests start hundreds of processes: none compiles the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-phone setup test format lint types unit test-all docs pages test-slow fuzz bench peers flower sbom screenshots soak clean
+.PHONY: demo demo-phone setup test format lint types unit test-all docs pages test-slow fuzz bench peers pfl flower sbom screenshots soak clean
 
 # PROFILE=hardened plays the campaign with the paper's cryptosystem; PROFILE=paper a small one as printed.
 PROFILE ?= shares
@@ -85,10 +86,12 @@ MINUTES ?= 60
 soak: $(VENV)/.ready
 	$(BIN)/python -m crowdfl_lab.soak --minutes $(MINUTES)
 
-bench: $(VENV)/.ready $(PEERS)/.ready
+bench: $(VENV)/.ready $(PEERS)/.ready $(PFL)/.ready
 	$(BIN)/crowdfl bench compare
 
 peers: $(PEERS)/.ready
+
+pfl: $(PFL)/.ready
 
 flower: $(FLOWER)/.ready
 
@@ -106,7 +109,13 @@ $(VENV)/.ready: $(VENV)/.demo
 # What CrowdFL is compared with lives apart, so that it never bends the project's own dependencies.
 $(PEERS)/.ready: constraints-peers.txt
 	"$(PYTHON)" -m venv $(PEERS)
-	$(PEERS)/bin/python $(INSTALL) --constraint constraints-peers.txt flwr gmpy2 numpy phe tenseal
+	$(PEERS)/bin/python $(INSTALL) --constraint constraints-peers.txt 'flwr[simulation]' gmpy2 numpy phe tenseal
+	@touch $@
+
+# A simulator that CrowdFL's is measured beside; it pins older versions of what the others use.
+$(PFL)/.ready: constraints-pfl.txt
+	"$(PYTHON)" -m venv $(PFL)
+	$(PFL)/bin/python $(INSTALL) --constraint constraints-pfl.txt pfl
 	@touch $@
 
 # Flower pins older versions of packages that the services use too; with CrowdFL's own extras it fits.
@@ -116,4 +125,4 @@ $(FLOWER)/.ready: pyproject.toml constraints-flower.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(PEERS) $(FLOWER) $(RELEASE) node_modules build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(PFL) $(FLOWER) $(RELEASE) node_modules build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -118,7 +118,7 @@ class CspAnswer:
     products: Mapping[str, int] = field(default_factory=dict)  # of those who are in, with the reference
 
 
-class _CspCohort:
+class CspCohort:
     """CSP's half of a cohort, from a manifest that was found in order, to its verdict and its hidden rewards."""
 
     def __init__(self, shape: SharesShape, manifest: RoundManifest, keys: CspKeys, inputs: CspInputs) -> None:
@@ -126,7 +126,7 @@ class _CspCohort:
         self.manifest = manifest
         self._keys = keys
         self._inputs = inputs
-        self._seeds = open_seals(manifest, keys.sealing, inputs.closed)
+        self._seeds = self._opened_seals()
         self._quorum = quorum_in(manifest, shape)
         self.place = manifest.place
         listed = [*manifest.names, *([REQUESTER_NAME] if manifest.reference else ())]
@@ -140,6 +140,10 @@ class _CspCohort:
         course = CohortCourse(Facts(shape, len(manifest.names), len(self._seeds)))
         self._run = CspRun(self._program, course)
         self.rewards: list[int] = []  # CSP's shares of those that are hidden
+
+    def _opened_seals(self) -> dict[str, bytes]:
+        """The seeds of those whose seal opens."""
+        return open_seals(self.manifest, self._keys.sealing, self._inputs.closed)
 
     def begin(self) -> CspAnswer:
         """The answer to the manifest."""
@@ -224,6 +228,8 @@ class CspRound:
     It starts after the cohorts whose verdicts and sum it is given.
     """
 
+    plays: type[CspCohort] = CspCohort
+
     def __init__(
         self, shape: SharesShape, keys: CspKeys, inputs: CspInputs, tally: RoundTally, sums: ShareSums
     ) -> None:
@@ -232,10 +238,10 @@ class CspRound:
         self._inputs = inputs
         self.tally = tally
         self._sums = sums
-        self._cohort: _CspCohort | None = None
+        self._cohort: CspCohort | None = None
 
     @property
-    def cohort(self) -> _CspCohort:
+    def cohort(self) -> CspCohort:
         """The last one that has begun."""
         if self._cohort is None:
             raise ProtocolError("the round has no manifest yet")
@@ -251,7 +257,7 @@ class CspRound:
 
     def begin(self, manifest: RoundManifest) -> CspAnswer:
         self.tally.begin(manifest.names, manifest.cohorts)
-        self._cohort = _CspCohort(self._shape, manifest, self._keys, self._inputs)
+        self._cohort = self.plays(self._shape, manifest, self._keys, self._inputs)
         return self._noted(self._cohort.begin())
 
     def answer(self, payload: bytes) -> CspAnswer:
