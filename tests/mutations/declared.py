@@ -1630,9 +1630,15 @@ CROWD = (
         CROWDS + "test_a_share_of_the_people_evaluates_drawn_anew[roles]",
     ),
     instead(
-        "made when it is asked for",
+        "loaded data goes",
         "simulation/parallel.py",
-        Text("self.data = None", "self.load = None"),
+        Text("self.data = None", "pass"),
+        CROWDS + "test_nothing_of_loaded_data_stays",
+    ),
+    instead(
+        "made when it is asked for",
+        "simulation/run.py",
+        Text("trainers.made if isinstance(self.people, _Loaded) else trainers", "trainers"),
         CROWDS + "test_data_as_a_function_of_the_name_is_loaded_for_who_is_drawn_alone",
     ),
 )

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from crowdfl.simulation.clear import RuleAveraging, fedavg
 from crowdfl.simulation.crowd_engine import Averaged, CrowdEngine
 from crowdfl.simulation.draws import seeded_draw
 from crowdfl.simulation.parallel import ParallelTrainer, Trainers, Workers
+from crowdfl.simulation.run import simulate
 from tests.simulate.lines import START, evaluate, people, train
 
 MANY = people(9)
@@ -75,13 +77,40 @@ def test_data_as_a_function_of_the_name_is_loaded_for_who_is_drawn_alone() -> No
         evaluated[info.person] += 1
         return evaluate(model, data)
 
-    result = crowdfl.simulate(train, score, load, people=100_000, per_round=5, evaluate_per_round=3, **USUAL)
+    made = Counter[str]()
+    with pytest.MonkeyPatch.context() as patch:
+        _counted(patch, made, ParallelTrainer, "__init__")
+        result = simulate(train, score, load, people=100_000, per_round=5, evaluate_per_round=3, **USUAL)
+    assert made["__init__"] <= len(loaded) + 1  # and the first one, whose form of the model is everyone's
     drawn = Counter(name for one in result.history for name in one.sampled)
     assert sum(drawn.values()) == 10
     assert sum(evaluated.values()) == 6
     assert loaded == drawn + evaluated
     assert [set(one.by_person) <= set(evaluated) and len(one.by_person) for one in result.history] == [3, 3]
     assert result.settings.max_participants == 100_000
+
+
+def test_nothing_of_loaded_data_stays() -> None:
+    class Own:
+        def __init__(self, data: Any) -> None:
+            self.data = data
+
+    alive, left = WeakSet[Own](), list[int]()
+
+    def load(name: str) -> Own:
+        own = Own(MANY[name])
+        alive.add(own)
+        return own
+
+    crowdfl.simulate(
+        lambda model, own: (train(model, own.data), 10),
+        lambda model, own: evaluate(model, own.data),
+        load,
+        people=list(MANY),
+        on_round=lambda _done: left.append(len(alive)),
+        **USUAL,
+    )
+    assert left == [0, 0]
 
 
 def test_loaded_data_gives_what_the_same_data_gives_at_hand(tmp_path: Any) -> None:

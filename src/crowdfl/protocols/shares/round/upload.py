@@ -131,7 +131,7 @@ class UpdateEncoder:
         change *= unit
         if not has_counts:
             return integers_within(change, settings.length_units)
-        whole: npt.NDArray[np.int64] = np.rint(change, out=change).astype(np.int64)
+        whole: Integers = np.rint(change, out=change).astype(np.int64)
         whole *= samples
         return whole
 
