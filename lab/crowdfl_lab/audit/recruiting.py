@@ -12,9 +12,9 @@ from crowdfl.documents.signed import Definition
 from crowdfl.errors import TooFewParticipants
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.profile import Tools
-from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS, Participant
+from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.sp.core import SpOptions
-from crowdfl.settings import TaskSettings
+from crowdfl.settings import LEAST_PARTICIPANTS, TaskSettings
 from crowdfl.simulation.host import Host
 from crowdfl_lab.audit.finding import SHARES, WEIGHT, Attack, Finding, Floats, found_in
 
