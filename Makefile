@@ -16,11 +16,11 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # PROFILE=hardened plays the campaign with the paper's cryptosystem; PROFILE=paper a small one as printed.
 PROFILE ?= shares
-demo: $(VENV)/.ready
+demo: $(VENV)/.demo
 	$(BIN)/crowdfl demo --profile $(PROFILE)
 
 # A campaign for a phone in this network; PHONE="--host 192.0.2.7 --phones 2" and the like go to `crowdfl demo-phone`.
-demo-phone: $(VENV)/.ready
+demo-phone: $(VENV)/.demo
 	$(BIN)/crowdfl demo-phone $(PHONE)
 
 # All that `.ci/run` needs; with -j, at the same time.
@@ -95,10 +95,15 @@ pfl: $(PFL)/.ready
 
 flower: $(FLOWER)/.ready
 
-$(VENV)/.ready: pyproject.toml lab/pyproject.toml constraints.txt
+# What the demos take, without torch. The rest is installed on top, so that either order of commands works.
+$(VENV)/.demo: pyproject.toml lab/pyproject.toml constraints.txt
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "CrowdFL needs Python 3.11 or later; set PYTHON=..."; exit 1; }
 	"$(PYTHON)" -m venv $(VENV)
-	$(BIN)/python $(INSTALL) --constraint constraints.txt --editable '.[dask,dev,docs,learning,plots,s3,services,tracing]' --editable ./lab
+	$(BIN)/python $(INSTALL) --constraint constraints.txt --editable '.[plots,services]' --editable ./lab
+	@touch $@
+
+$(VENV)/.ready: $(VENV)/.demo
+	$(BIN)/python $(INSTALL) --constraint constraints.txt --editable '.[dask,dev,docs,learning,plots,s3,services,tracing]' --editable './lab[measure]'
 	@touch $@
 
 # What CrowdFL is compared with lives apart, so that it never bends the project's own dependencies.

@@ -1484,6 +1484,21 @@ PAPER_CLAIMS = (
         PAPER + "test_csp_keeps_its_share_for_claims_until_sp_says_that_there_are_no_more",
     ),
 )
+# What a task's definition may say.
+DEFINITIONS = (
+    off(
+        "two averages where servers keep what they learn",
+        "settings.py",
+        'self.late == UNTIL_PUBLISHED and self.profile != "paper"',
+        "tests/protocols/test_settings.py::test_an_average_is_made_again_in_the_paper_alone",
+    ),
+    off(
+        "code that its user has not named",
+        "learning/recipe.py",
+        "is_code(self.learner) and not learner",
+        "tests/learning/test_own_learner.py::test_code_is_run_only_where_the_task_has_it_and_its_user_names_it",
+    ),
+)
 CROWDS, ENGINES = "tests/simulate/test_crowds.py::", "tests/simulate/test_engines.py::"
 ALIKE = ENGINES + "test_a_crowd_plays_the_rounds_that_every_role_plays"
 CROWD = (
@@ -1542,6 +1557,7 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
     "paper's claims": PAPER_CLAIMS,
     "payouts": PAYOUTS,
     "writes": WRITES,
+    "definitions": DEFINITIONS,
     "joining": JOINING,
     "last days": LAST_DAYS,
     "phones": PHONES,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.hosts import SMALL_TASK, small_definition
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.settings import TaskSettings
 
 _KEY = SigningKey.fresh()

@@ -22,7 +22,7 @@ _OUT_HELP = "A folder for JSON, Markdown, CSV, PNG, SVG and HTML."
 _Out = Annotated[Path | None, typer.Option(help=_OUT_HELP)]
 _Profile = Annotated[str, typer.Option(help="hardened or shares.")]
 
-app = typer.Typer(help="Measure CrowdFL on this machine.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command()

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 from weakref import WeakSet
 
 import numpy as np
@@ -53,6 +53,10 @@ from crowdfl.simulation.parallel import ParallelTrainer, Trainers, Workers
 from crowdfl.simulation.result import SimulationResult
 from crowdfl.simulation.shown import Shown, shown
 from crowdfl.storage.model_files import initial_model
+
+if TYPE_CHECKING:
+    pass
+
 
 _CLAIM_WINDOW = 10**9  # seconds: nobody is late in one process
 
@@ -354,6 +358,7 @@ class _Simulation:
         return 0 if self._before is None else len(self._before.history)
 
     def run(self, initial: Any, away: Away, told: Shown) -> SimulationResult:  # noqa: ANN401
+
         began = time.perf_counter()
         done = self._done
         before = self._before

@@ -146,7 +146,10 @@ class _Reader(KeyedSide):
     """Whoever may read averages: unseals and subtracts, computes no power. None counts without CSP's record of whose it is."""
 
     def __init__(self, party: KeyedParty, shape: Shape, audience: AudienceKey, csp_key: bytes) -> None:
-        self.party, self._shape, self.audience, self.record_key = party, shape, audience, csp_key
+        self.party = party
+        self._shape = shape
+        self.audience = audience
+        self.record_key = csp_key
 
     def read(self, publication: bytes, round_number: int) -> Average:
         codec, task = self._shape.codec, self._shape.task
@@ -258,9 +261,6 @@ class HardenedSp(PaidSp, BaseSp):
         self._csp_key = csp_key
         length = shape.budget.ciphertexts + 1
         BaseSp.__init__(self, party, shape.task, length, summed=length)
-
-    def _longest_reply(self, kind: int) -> int:
-        return steps.longest_reply(self._shape, kind)
 
     @property
     def codec(self) -> ModelCodec:
@@ -381,7 +381,7 @@ class HardenedSp(PaidSp, BaseSp):
         return Publication.of_record(self._publication.record).to_bytes()
 
     def ask_end(self, round_number: int) -> tuple[bytes, int]:
-        return RecordRequest(round_number).to_bytes(), self._longest_reply(RecordRequest.kind)
+        return RecordRequest(round_number).to_bytes(), steps.longest_reply(self._shape, RecordRequest.kind)
 
     def is_opened(self, reply: bytes, round_number: int) -> bool:
         return not self._recorded(RecordReply.from_bytes(reply, Limits.plain(len(reply))).record, round_number).void

@@ -316,7 +316,10 @@ class AverageReader:
     """A member of an audience: checks CSP's record and everything that was published by it, and takes both masks off."""
 
     def __init__(self, shape: SharesShape, audience: str, key: ReaderKey, csp_key: bytes) -> None:
-        self._shape, self._audience, self._key, self._csp_key = shape, audience, key, csp_key
+        self._shape = shape
+        self._audience = audience
+        self._key = key
+        self._csp_key = csp_key
 
     def read(self, publication: bytes, number: int, chain: ModelChain) -> OpenedAverage:
         message = SharesPublication.from_bytes(publication, self._shape.limits())

@@ -122,7 +122,10 @@ class CspCohort:
     """CSP's half of a cohort, from a manifest that was found in order, to its verdict and its hidden rewards."""
 
     def __init__(self, shape: SharesShape, manifest: RoundManifest, keys: CspKeys, inputs: CspInputs) -> None:
-        self._shape, self.manifest, self._keys, self._inputs = shape, manifest, keys, inputs
+        self._shape = shape
+        self.manifest = manifest
+        self._keys = keys
+        self._inputs = inputs
         self._seeds = self._opened_seals()
         self._quorum = quorum_in(manifest, shape)
         self.place = manifest.place
@@ -190,7 +193,8 @@ class CspCohort:
     def _attached(self, verdict: CheckVerdict) -> bytes:
         self.members = self.members.judged(self.manifest.names, verdict, self._quorum)
         self._now.products = dict(zip(self.members.accepted, verdict.products, strict=False))
-        self._now.verdict, self._now.judged = verdict_on(self.manifest, self.members), tuple(self._seeds)
+        self._now.verdict = verdict_on(self.manifest, self.members)
+        self._now.judged = tuple(self._seeds)
         return sign_verdict(self.manifest, self.members, self._keys.signing)
 
     def _work(self, seeds: Sequence[Sown], coins: bytes = b"", backend: Backend | None = None) -> Findings:
@@ -229,7 +233,11 @@ class CspRound:
     def __init__(
         self, shape: SharesShape, keys: CspKeys, inputs: CspInputs, tally: RoundTally, sums: ShareSums
     ) -> None:
-        self._shape, self._keys, self._inputs, self.tally, self._sums = shape, keys, inputs, tally, sums
+        self._shape = shape
+        self._keys = keys
+        self._inputs = inputs
+        self.tally = tally
+        self._sums = sums
         self._cohort: CspCohort | None = None
 
     @property
