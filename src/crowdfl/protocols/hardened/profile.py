@@ -262,6 +262,9 @@ class HardenedSp(PaidSp, BaseSp):
         length = shape.budget.ciphertexts + 1
         BaseSp.__init__(self, party, shape.task, length, summed=length)
 
+    def _longest_reply(self, kind: int) -> int:
+        return steps.longest_reply(self._shape, kind)
+
     @property
     def codec(self) -> ModelCodec:
         """How an upload is laid out: known to every party of the task."""
@@ -381,7 +384,7 @@ class HardenedSp(PaidSp, BaseSp):
         return Publication.of_record(self._publication.record).to_bytes()
 
     def ask_end(self, round_number: int) -> tuple[bytes, int]:
-        return RecordRequest(round_number).to_bytes(), steps.longest_reply(self._shape, RecordRequest.kind)
+        return RecordRequest(round_number).to_bytes(), self._longest_reply(RecordRequest.kind)
 
     def is_opened(self, reply: bytes, round_number: int) -> bool:
         return not self._recorded(RecordReply.from_bytes(reply, Limits.plain(len(reply))).record, round_number).void
