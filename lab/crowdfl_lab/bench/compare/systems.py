@@ -109,7 +109,7 @@ class CompareSettings(BenchSettings):
     memory_lanes: int = 1024
     simulated: tuple[SimulatedCrowd, ...] = (
         SimulatedCrowd(10_000, 1000, 200, 6, 0.0015),
-        SimulatedCrowd(277_006, 200, 40, 4, 0.012),
+        SimulatedCrowd(277_006, 100, 36, 3, 0.012),
     )
 
     @classmethod
