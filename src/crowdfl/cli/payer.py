@@ -29,11 +29,16 @@ from crowdfl.errors import (
     SettingsError,
 )
 from crowdfl.roles.payer import COLUMNS, Payer, PayerRecord, Row
+from crowdfl.roles.records import PayState
 from crowdfl.services.folders.public_part import read_part
 from crowdfl.storage.atomic import read_private_key, require_owner_only, write_private
 
 app = typer.Typer(help="Whoever pays people out: make a key, open what to pay, and where.", no_args_is_help=True)
 _KeyFile = Annotated[Path, typer.Argument(metavar="KEY", help="The payer's private key. It never leaves this machine.")]
+_OPEN = (
+    PayState.WAITING,
+    PayState.FAILED,
+)  # what has failed is paid once its reason is gone: the record says what was paid
 _LONGEST_CELL = 1_500_000  # characters: a task's definition
 
 
@@ -165,10 +170,10 @@ def _rows(text: str) -> tuple[Callable[[Row], bool], list[Row]]:
 
 
 def _is_due(row: Row) -> bool:
-    return row.get("state") == "pending" and bool(row.get("destination"))
+    return row.get("state") in _OPEN and bool(row.get("destination"))
 
 
 def _is_begun(row: Row) -> bool:
-    if row.get("state") != "running":
+    if row.get("state") not in _OPEN:
         raise PayoutRefused("this payment is not the one that a program is given to make: give a list of payments")
     return True

@@ -238,7 +238,7 @@ def payouts(
     file: _File = None,
     as_json: Json = False,
 ) -> None:
-    """Show who is owed how much, and whether it is pending, running, paid or unknown: CSV, or JSON."""
+    """Show who is owed how much, and whether it waits for payment, or for where to pay, is paid, or failed: CSV, or JSON."""
     with open_books(read_service(SpSettings, settings), task) as books:
         now = SystemClock().now()
         rows = payment_rows(books.store, books.store.payments(task), now)
@@ -255,10 +255,13 @@ def resolve(
         str, typer.Argument(help="Its key, as `payouts` shows it; or the participant, who has one to pay.")
     ],
     how: Annotated[Resolution, typer.Argument(help="paid: the money was handed over; again: it was not, pay it.")],
+    note: Annotated[
+        str, typer.Option(help='How it was paid, as in "cash" or "voucher": needed where nobody said where to pay.')
+    ] = "",
 ) -> None:
     """Say what became of a payment that is unknown, or that you made yourself."""
     with open_books(read_service(SpSettings, settings), task) as books:
-        resolve_payment(books, task, payment, how)
+        resolve_payment(books, task, payment, how, note)
         typer.echo("the payment is paid" if how is Resolution.PAID else "the payment will be made again")
 
 

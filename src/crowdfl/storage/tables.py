@@ -226,6 +226,7 @@ payments = _table(
     Column("owner", _Name),
     Column("attempts", _Whole, nullable=False),
     Column("error", _Words),
+    Column("note", _Words, nullable=False),
     UniqueConstraint("task", "who", "sequence", name="one_instalment_each"),
 )
 

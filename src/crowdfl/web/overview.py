@@ -175,7 +175,8 @@ class Overview:
             "on_sp_word": str(one.word),  # of it: unused uploads, which CSP attests nothing of
             "currency": self._currency(one.task),
             "destination": "missing" if is_missing else "sealed" if is_asked else "none",
-            "state": str(one.state_at(now)),
+            "state": str(one.pay_state(now, has_place=not is_missing)),
+            "can": _resolutions(one.state_at(now)),
             "since": one.since,
             "attempts": one.attempts,
             "key": one.key,
@@ -205,8 +206,9 @@ class Overview:
         """By task and state."""
         counts: Counter[tuple[str, str]] = Counter()
         sums: Counter[tuple[str, str]] = Counter()
+        waits = {task: waits_for_destination(self._store, task) for task in {one.task for one in payments}}
         for one in payments:
-            key = one.task, str(one.state_at(now))
+            key = one.task, str(one.pay_state(now, has_place=not waits[one.task](one.who)))
             counts[key] += 1
             sums[key] += one.amount
         return {
@@ -329,6 +331,13 @@ def _attention(payments: Sequence[StoredPayment], now: float) -> list[StoredPaym
     failed = [one for one in payments if one.state is PaymentState.PENDING and one.error]
     due = [one for one in payments if one.state is PaymentState.PENDING and not one.error]
     return [*unknown, *failed, *due][:_MOST]
+
+
+def _resolutions(state: PaymentState) -> list[str]:
+    """What the operator can say of it."""
+    if state is PaymentState.UNKNOWN:
+        return ["paid", "again"]
+    return ["paid"] if state is PaymentState.PENDING else []
 
 
 def _peer(one: Breaker) -> Row:

@@ -194,7 +194,7 @@ test("equal parts are claimed round by round while the task runs, by claims that
     platform.finish(number);
     await until(() => phone.events("claimed").length === number);
     const shown = await view(phone.store, TASK);
-    assert.deepEqual([shown?.claim.state, shown?.claim.claimed, shown?.rounds[number - 1].claimed], ["claimed", number === 1 ? 100n : 300n, "paid"]);
+    assert.deepEqual([shown?.claim.state, shown?.claim.claimed, shown?.rounds[number - 1].pay?.state], ["claimed", number === 1 ? 100n : 300n, "waiting"]);
   }
   await until(() => platform.held.has(3));
   platform.finish(3);

@@ -29,6 +29,8 @@ const BRANCHES = {
   "agent.js _run": ["Forgotten", OWN],
   "agent.js remind": ["offers remind", REMINDING],
   "agent.js stopReminding": ["stopReminding", REMINDING],
+  "agent.js _askPay": ["Forgotten", OWN],
+  "claiming.js askPay": ["pay", "nothing that follows from it: what SP says of money is shown as SP's word"],
   "claiming.js _isOpen": ["rounds state", TIME],
   "claiming.js _noteRefused": ["TooLate", DAY],
   "claiming.js _send": ["claim", PAID],

@@ -22,7 +22,7 @@ from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.participant.evidence import CspWord, SpWord
 from crowdfl.roles.ports import Blobs, replace_blob
-from crowdfl.roles.records import PaidClaim
+from crowdfl.roles.records import PaidClaim, PayState, PayWord
 
 _UNDER_WAY = ("running", "paused")
 _AGAIN = 3600.0  # seconds until what is disputed, or was refused, is asked about again
@@ -49,6 +49,7 @@ class ClaimsService(Protocol):
     """What a claim asks of `ParticipantSp`, and no more."""
 
     def claim(self, task: str, claim: bytes, keys: ParticipantKeys) -> PaidClaim: ...
+    def pay_words(self, task: str, keys: ParticipantKeys) -> Mapping[int, PayWord]: ...
 
 
 class Claimant(Protocol):
@@ -167,6 +168,24 @@ class Claiming:
         found = self._kept("claim-answered").get("answer", {})
         said = [found.get(how, {}) for how in ("paid", "unused", "disputed")]
         return PaidClaim(*({int(number): int(amount) for number, amount in one.items()} for one in said))
+
+    def ask_pay(self) -> None:
+        """Have SP say where the money stands; what it says is kept."""
+        words = self.person.sp.pay_words(self.person.task, self.person.keys)
+        rows = [one.row(number) for number, one in sorted(words.items())]
+        if rows or self.blobs.has("pay-words"):
+            replace_blob(self.blobs, "pay-words", json.dumps(rows).encode())
+
+    @property
+    def pay_words(self) -> dict[int, PayWord]:
+        """Where the money of each round stands: by what SP said last, of what was claimed; and what was earned."""
+        said = PayWord.by_round(json.loads(self.blobs.get("pay-words"))) if self.blobs.has("pay-words") else {}
+        answer, found = self.answer, dict[int, PayWord]()
+        booked = {**answer.paid, **answer.unused, **answer.disputed}
+        for number, amount in sorted(self.person.rewards().items()):
+            known = PayState.CLAIMED if number in booked else PayState.EARNED
+            found[number] = said.get(number) or PayWord(amount, known)
+        return {**said, **found}
 
     @property
     def disputed(self) -> list[int]:

@@ -80,7 +80,7 @@ from crowdfl.roles.participant.claims import Claiming
 from crowdfl.roles.participant.enrolment import EnrollingKgc, enrol, takes_a_place
 from crowdfl.roles.participant.evidence import CspWord, Evidence, SpWord, contradicts, holds_receipt, signed_of
 from crowdfl.roles.ports import Blobs, Stock, replace_blob
-from crowdfl.roles.records import NOT_OPEN, PaidClaim, RoundState, last_claims, taking_uploads
+from crowdfl.roles.records import NOT_OPEN, PaidClaim, PayWord, RoundState, last_claims, taking_uploads
 from crowdfl.settings import DELTA
 
 LEAST_PARTICIPANTS = 5
@@ -113,6 +113,7 @@ class ParticipantSp(Protocol):
     def reward(self, task: str, number: int, keys: ParticipantKeys) -> bytes: ...
     def claim(self, task: str, claim: bytes, keys: ParticipantKeys) -> PaidClaim: ...
     def pay_to(self, task: str, sealed: bytes, keys: ParticipantKeys) -> None: ...
+    def pay_words(self, task: str, keys: ParticipantKeys) -> Mapping[int, PayWord]: ...
     def leave(self, task: str, keys: ParticipantKeys, *, withdraw: bool) -> dict[str, list[int]]: ...  # `Sp.withdraw`'s
 
 
@@ -838,7 +839,11 @@ class Participant:
 
     def claim(self) -> int:
         """Claim all that can be claimed now; millionths that SP has booked so far. Safe to repeat."""
-        return Claiming(self).claim()
+        try:
+            return Claiming(self).claim()
+        finally:
+            with contextlib.suppress(CrowdFLError, ConnectionError):  # what it said last is shown meanwhile
+                self.claimed.ask_pay()
 
     def look_again(self) -> Mapping[str, Any]:
         """Where the task stands. Rounds name what this device keeps: each is a number that the task has, once."""

@@ -26,10 +26,10 @@ from crowdfl.protocols.claims import Attested, Claim, ClaimsSp
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import ChecksClaims, Profile
 from crowdfl.protocols.registry import profile_named
-from crowdfl.roles.records import DisputeState, PaidClaim, StoredDispute, StoredTask, TaskState
+from crowdfl.roles.records import DisputeState, PaidClaim, PayWord, StoredDispute, StoredTask, TaskState
 from crowdfl.roles.sp.core import ENDED, UNDER_WAY, LedgerPorts, SpCore
 from crowdfl.roles.sp.ledger import Ledger, disputed_account, earned_account, owed_account, unused_account
-from crowdfl.roles.sp.money import book_instalment, keep_statement, offer_destination
+from crowdfl.roles.sp.money import book_instalment, keep_statement, offer_destination, pay_words
 from crowdfl.roles.sp.results import read_result
 from crowdfl.roles.sp.rounds import find_envelope
 from crowdfl.roles.sp.uploads import RoundAggregators
@@ -120,6 +120,10 @@ class Claims:
         if len(sealed) != SEALED_BYTES:
             raise FormatError(f"a sealed destination has {SEALED_BYTES} bytes, not {len(sealed)}")
         offer_destination(self._ports.store, task, who, sealed)
+
+    def pay_words(self, task: str, who: str) -> dict[int, PayWord]:
+        """Where somebody's money stands, round by round, of all that is booked."""
+        return pay_words(self._ports.store, task, who, self._core.probably_now())
 
     def _booked(self, claim: Claim) -> PaidClaim | None:
         """What this claim comes to, if there is nothing new in it; CSP need not be asked."""

@@ -110,6 +110,11 @@ class Ledger:
                 found[payment[2]][int(payment[3])] = movement.amount
         return dict(found)
 
+    def booked(self, who: str) -> list[tuple[int, int]]:
+        """Round and amount of all that was booked for somebody, earned or for an unused upload, in that order."""
+        found = ((_PAYMENT.fullmatch(movement.name), movement.amount) for movement in self.movements)
+        return [(int(one[3]), amount) for one, amount in found if one is not None and one[2] == who]
+
     def unused(self, who: str) -> dict[int, int]:
         """What a participant is owed for uploads that were not used, by round."""
         owed = [m for m in self.movements if m.target == f"{_OWED}{who}"]

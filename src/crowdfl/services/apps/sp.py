@@ -292,6 +292,11 @@ def _add_participant_routes(app: FastAPI, sp: Sp, by_participant: ByParticipant,
         caller.require_body(hashlib.sha256(sealed).hexdigest())
         await to_thread.run_sync(sp.claims.pay_to, task, who, sealed)
 
+    @app.get("/v1/tasks/{task}/participants/{who}/pay")
+    def pay(task: TaskId, who: itself) -> dict[str, Any]:
+        """Where the participant's money stands, round by round: of what it has claimed."""
+        return {"rounds": [one.row(number) for number, one in sorted(sp.claims.pay_words(task, who).items())]}
+
     @app.get("/v1/tasks/{task}/rounds/{number}/average", response_class=Response)
     def average(task: TaskId, number: Number, who: Annotated[str | None, Depends(reader)]) -> Response:
         """A round's average, sealed to those who may read it."""

@@ -68,6 +68,11 @@ export default {
     rejected: "abgelehnt",
     unknown: "ungewiss",
     paid: "bezahlt",
+    earned: "verdient",
+    claimed: "abgerechnet",
+    no_destination: "sagen, wohin bezahlt wird",
+    waiting: "wartet auf Zahlung",
+    failed: "fehlgeschlagen",
   },
   party: {
     kgc: "Die Schlüsselstelle (KGC)",

@@ -68,6 +68,11 @@ export default {
     rejected: "rejected",
     unknown: "unknown",
     paid: "paid",
+    earned: "earned",
+    claimed: "claimed",
+    no_destination: "say where to be paid",
+    waiting: "waiting for payment",
+    failed: "failed",
   },
   party: {
     kgc: "The key centre (KGC)",

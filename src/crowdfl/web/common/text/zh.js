@@ -68,6 +68,11 @@ export default {
     rejected: "已拒绝",
     unknown: "未知",
     paid: "已支付",
+    earned: "已挣得",
+    claimed: "已申领",
+    no_destination: "请说明收款方式",
+    waiting: "等待付款",
+    failed: "失败",
   },
   party: {
     kgc: "密钥中心（KGC）",

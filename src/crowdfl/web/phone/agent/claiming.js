@@ -77,6 +77,14 @@ export class Claims {
     }
   }
 
+  /** Have SP say where the money stands, once something was claimed; kept, for a page without a network. */
+  async askPay() {
+    if (!(await this._kept.answers()).size) return;
+    const { platform, task } = this._context;
+    await this._kept.put("pay-words", await platform.pay(task, await this._context.keys()));
+    this._context.tell("pay words", {});
+  }
+
   /**
    * Of a task that is over: what CSP has signed, or SP has taken, and SP does not show.
    * @param {Status} status @param {number | null} since When this device first saw it over.

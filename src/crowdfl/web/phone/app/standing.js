@@ -1,8 +1,10 @@
 // Where a campaign stands, in a sentence or two: what happens now, and what its participant can do. No network is asked.
 
-import { formatTime } from "../../web/common/format.js";
+import { formatTime, money } from "../../web/common/format.js";
 import { language, t, together } from "../../web/common/text.js";
 import { textsIn } from "../protocol/texts.js";
+import { PAY_STATES } from "../agent/api.js";
+import { total } from "../agent/claiming.js";
 import { plainly } from "./messages.js";
 
 /** @typedef {import("./types.js").Campaign} Campaign */
@@ -37,6 +39,12 @@ function outside(campaign) {
 
 /** @param {Campaign} campaign */
 export const isPayable = ({ claim }) => ["due", "sent", "claimed", "refused", "expired"].includes(claim.state);
+
+/** What was earned, by where it stands: paid is said of what was paid alone. @param {RoundView[]} rounds @param {string} [currency] */
+export function sumsOf(rounds, currency) {
+  return PAY_STATES.map((state) => /** @type {const} */ ([state, total(rounds.flatMap(({ pay, reward }) => (pay?.state === state && reward !== null ? [reward] : [])))]))
+    .filter(([, amount]) => amount > 0n).map(([state, amount]) => t("earnings.sum", { amount: money(amount, currency), state: t(`state.${state}`) }));
+}
 
 /** @param {Campaign} campaign @param {boolean} reached */
 function atWork({ now, definition, rounds }, reached) {

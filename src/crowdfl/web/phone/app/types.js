@@ -10,7 +10,7 @@
  *   accuracyBefore: number | null,
  *   accuracyAfter: number | null,
  *   reward: bigint | null,
- *   claimed?: "paid" | "unused" | "disputed" | "missing" | null,
+ *   pay?: import("../agent/state.js").PayView | null,
  *   why: string | null,
  *   leftOut?: import("../protocol/reasons.js").Reason | null,
  *   reason?: string | null,
