@@ -20,6 +20,8 @@ OWN_SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
                 "check",
                 "lanes",
                 "pay",
+                "each",
+                "bonus",
                 "distance_floor",
                 "epsilon",
                 "delta",

@@ -108,6 +108,19 @@ class HearsEnds(Protocol):
 
 
 @runtime_checkable
+class PaysBonus(Protocol):
+    """SP where CSP says who was in every round that asked them."""
+
+    def tell_opened(self, round_number: int, drawn: Collection[str]) -> tuple[bytes, int]: ...  # and the longest answer
+    def ask_bonus(self) -> tuple[bytes, int]: ...
+
+    def bonus_people(self, word: bytes) -> Collection[str]:
+        """Who gets it; refuses what is not CSP's signed word about this task."""
+
+    def bonus_envelope(self, word: bytes) -> bytes: ...  # what each participant is served
+
+
+@runtime_checkable
 class ShowsRecord(Protocol):
     """SP where those who may not read a round's average are shown CSP's record of it."""
 

@@ -68,6 +68,7 @@ def seal_reward(
     return seal_to(reader, masked + signature, reward_context(context, who))
 
 
+BONUS = 0  # what a claim, a record and the books call the item that is no round's
 _ATTESTED = b"crowdfl attestation 3"  # before a claim's hash and its statement's: what CSP signs
 _LONGEST_AMOUNT = 128  # bits
 _LONGEST_COUNTER = 32  # bits: of a destination's number
@@ -305,11 +306,12 @@ class Beside:
 def limits_of(form: RewardForm, rounds: int) -> Limits:
     """Of a claim: it names each round of its task once at most."""
     each = LENGTH_BYTES + max(form.width + _SIGNATURE, _LONGEST_AMOUNT // 8)
-    return Limits(None, 0, max_entries=rounds, longest=_ROOM + rounds * each)
+    return Limits(None, 0, max_entries=rounds + 1, longest=_ROOM + (rounds + 1) * each)  # a bonus is one more
 
 
 def longest(key_bits: int, last: int, rounds: int) -> int:
-    """Bytes of the longest claim of so many rounds, of a task whose last round has this number."""
+    """Bytes of the longest claim of so many rounds and a bonus, of a task whose last round has this number."""
+    rounds += 1
     sizes = [len(_longest(key_bits, last, count).to_bytes()) for count in (0, 1)]
     return sizes[0] + rounds * (sizes[1] - sizes[0])
 
@@ -474,10 +476,18 @@ def _grows(rounds: Sequence[int]) -> bool:
     return all(one < another for one, another in pairwise(rounds))
 
 
+class BonusRequest(Message, kind=94, repr=False):
+    """SP to CSP: no round follows. Who gets the bonus?"""
+
+    task: str
+
+
 def is_claim(request: bytes, *kinds: type[Message]) -> bool:
     """Of a request to CSP, one of these kinds or of any; all others are steps of rounds."""
     try:
-        return Message.kind_of(request) in [kind.kind for kind in kinds or (Claim, ShownClaim, OpenedClaim)]
+        return Message.kind_of(request) in [
+            kind.kind for kind in kinds or (Claim, ShownClaim, OpenedClaim, BonusRequest)
+        ]
     except FormatError:
         return False
 

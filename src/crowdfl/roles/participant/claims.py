@@ -17,7 +17,7 @@ from crowdfl.documents.destination import destination_name
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import ClaimRefused, Conflict, MasksDoNotFit, NotReady, TooLate, WrongAmount
 from crowdfl.protocols.capabilities import PaysOpenly
-from crowdfl.protocols.claims import Beside
+from crowdfl.protocols.claims import BONUS, Beside
 from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.participant.evidence import CspWord, SpWord
@@ -77,6 +77,8 @@ class Claimant(Protocol):
     def claims_until(self, status: Mapping[str, Any]) -> int: ...
     def has_earned(self, number: int) -> bool: ...
     def open_at_end(self, number: int) -> None: ...
+    def open_bonus(self) -> None: ...
+    def awaits_bonus(self) -> bool: ...
     def unused_rounds(self) -> list[int]: ...
     def rewards(self) -> dict[int, int]: ...
     def tell_difference(self, number: int, said: SpWord, signed: CspWord) -> None: ...
@@ -223,21 +225,23 @@ class Claiming:
         rewarded = [entry["number"] for entry in status["rounds"] if entry["state"] == "rewarded"]
         for number in rewarded:
             self.person.open_at_end(number)
+        self.person.open_bonus()
         for number in self._opened():
-            if number not in rewarded:  # an SP that was restored, or lies
+            if number not in (*rewarded, BONUS):  # an SP that was restored, or lies
                 self.person.tell_difference(number, SpWord.NO_AVERAGE, CspWord.ACCEPTED)
 
     def _missing(self, status: Mapping[str, Any]) -> list[int]:
         known = {entry["number"] for entry in status["rounds"] if entry["state"] == "aborted"} | set(self._opened())
         every = range(1, self.person.definition.settings.rounds + 1)  # whatever the platform lists
-        return [number for number in every if number not in known and self._is_owed(number)]
+        missing = [number for number in every if number not in known and self._is_owed(number)]
+        return [*([BONUS] if self.person.awaits_bonus() else []), *missing]
 
     def _is_owed(self, number: int) -> bool:
         return self.person.has_earned(number) and not self.blobs.has(f"rounds/{number}/no-reward")
 
     def _opened(self) -> list[int]:
         """Those with a reward that the servers computed."""
-        every = range(1, self.person.definition.settings.rounds + 1)
+        every = range(BONUS, self.person.definition.settings.rounds + 1)
         return [number for number in every if self.blobs.has(f"rounds/{number}/reward")]
 
     def _contents(self) -> _Contents:

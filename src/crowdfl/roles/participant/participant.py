@@ -67,6 +67,7 @@ from crowdfl.protocols.capabilities import (
     ScalesDown,
     TakesRandomizers,
 )
+from crowdfl.protocols.claims import BONUS
 from crowdfl.protocols.profile import (
     Average,
     ParticipantKeys,
@@ -791,14 +792,39 @@ class Participant:
     def open_at_end(self, number: int) -> None:
         self._read_own(number)  # the record first: nobody waits for the reward of an upload that it leaves out
 
+    def open_bonus(self) -> None:
+        """Of a task that is over: CSP's word whether this participant gets it; the platform may still show it later."""
+        if self.definition.settings.bonus_each and not self._knows_bonus:
+            try:
+                self.open_reward(BONUS)
+            except UploadRejected:
+                self.blobs.put(f"rounds/{BONUS}/no-reward", b"")
+            except CrowdFLError as wrong:
+                if isinstance(wrong, ServiceError) and not wrong.passes:
+                    raise
+                self.unread[BONUS] = wrong.passes
+
+    @property
+    def _knows_bonus(self) -> bool:
+        return self.blobs.has(f"rounds/{BONUS}/reward") or self.blobs.has(f"rounds/{BONUS}/no-reward")
+
+    def awaits_bonus(self) -> bool:
+        """Whether it is to come, or to be told that it does not; who was in no round gets none."""
+        numbers = range(1, self.definition.settings.rounds + 1)
+        return (
+            bool(self.definition.settings.bonus_each) and not self._knows_bonus and any(map(self.has_earned, numbers))
+        )
+
     def open_reward(self, number: int) -> int:
         envelope = self._reward_envelope(number)
         try:
             amount = self.side.open_reward(envelope, number)
         except UploadRejected as wrong:  # by CSP's signed record
+            if number == BONUS:
+                raise
             self._note_rejected(number, Reason(wrong.reason))
             raise
-        if isinstance(self.side, PaysByRecord) and (record := self.side.record_in(envelope)):
+        if number != BONUS and isinstance(self.side, PaysByRecord) and (record := self.side.record_in(envelope)):
             self._chain.require_only(number, record)
         self.blobs.put(f"rounds/{number}/reward", envelope)
         self.on_event("rewarded", {"round": number, "millionths": amount, "currency": self.currency})
@@ -806,7 +832,7 @@ class Participant:
 
     def _reward_envelope(self, number: int) -> bytes:
         """Made of CSP's record, where that says what it pays; else SP has a part of it."""
-        if isinstance(self.side, PaysByRecord) and self._is_accepted(number):
+        if number != BONUS and isinstance(self.side, PaysByRecord) and self._is_accepted(number):
             made = self.side.reward_by(self._chain.record(number))
             if made is not None:
                 return made
@@ -818,7 +844,7 @@ class Participant:
     def rewards(self) -> dict[int, int]:
         """By round, those of unused uploads too; one that CSP's record shows in the average is not unused."""
         earned = {}
-        for number in range(1, self.definition.settings.rounds + 1):
+        for number in range(BONUS, self.definition.settings.rounds + 1):
             if self.blobs.has(f"rounds/{number}/reward"):
                 earned[number] = self.side.open_reward(self.blobs.get(f"rounds/{number}/reward"), number)
             elif self.blobs.has(f"rounds/{number}/unused") and not self._is_accepted(number):

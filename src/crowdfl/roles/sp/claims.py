@@ -21,8 +21,8 @@ from crowdfl.errors import (
     UnknownPayment,
     WrongAmount,
 )
-from crowdfl.protocols.capabilities import PaysOpenly
-from crowdfl.protocols.claims import Attested, Claim, ClaimsSp
+from crowdfl.protocols.capabilities import PaysBonus, PaysOpenly
+from crowdfl.protocols.claims import BONUS, Attested, Claim, ClaimsSp
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import ChecksClaims, Profile
 from crowdfl.protocols.registry import profile_named
@@ -106,6 +106,9 @@ class Claims:
         served = {
             one.number: find_envelope(read_result(blobs, task, one, "rewards"), claim.participant) for one in rewarded
         }
+        word, sp = store.task(task).bonus, self._aggregators.checking(task)
+        if BONUS in claim.rounds and word and isinstance(sp, PaysBonus):
+            served[BONUS] = sp.bonus_envelope(bytes.fromhex(word))
         return {number: envelope for number, envelope in served.items() if envelope is not None}
 
     def limit(self, task: str) -> int:

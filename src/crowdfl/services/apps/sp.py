@@ -35,6 +35,7 @@ from crowdfl.services.http.bodies import (
     Body,
     EnrolmentForm,
     Form,
+    Item,
     Number,
     SignedOrder,
     TaskId,
@@ -309,8 +310,8 @@ def _add_participant_routes(app: FastAPI, sp: Sp, by_participant: ByParticipant,
         return Response(sp.end(task, number, caller.who), media_type=OCTETS)
 
     @app.get("/v1/tasks/{task}/rounds/{number}/reward", response_class=Response)
-    def reward(task: TaskId, number: Number, caller: signer) -> Response:
-        """The caller's reward of a round, sealed to it."""
+    def reward(task: TaskId, number: Item, caller: signer) -> Response:
+        """The caller's reward of a round, sealed to it; of round 0, CSP's word who gets a bonus."""
         return Response(sp.envelope(task, number, caller.who), media_type=OCTETS)
 
 

@@ -117,7 +117,7 @@ def answer(values: Values, now: float) -> Answer:
         draft, _ = defined("the form", contents(values))
         definition = draft.dated(now)  # as it would be, created now
         settings = definition.settings
-        cost = settings.rounds * definition.plan.round_cost(settings)
+        cost = definition.plan.whole_cost(settings)
         told = _with_phones(explained(definition), definition)
         return Answer(idle=idle, explanation=told, cost=cost, body=definition.body())
     except CrowdFLError as wrong:
