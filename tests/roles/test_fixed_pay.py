@@ -1,14 +1,13 @@
-"""Pay `fixed`: so much for each round that counts somebody, a bonus for who was in all that asked them, and not a cent is lost."""
-
+"""Pay `fixed`: so much for each round that counts somebody, a bonus for who was in all that asked them; not a cent is lost."""
 
 import pytest
-from tests.hosts import Desk
 
 from crowdfl.errors import ClaimRefused, NotReady, OutOfTurn, RoundEnded, SettingsError, WrongAmount
 from crowdfl.protocols.claims import BONUS, BonusRequest
 from crowdfl.protocols.shares.round.bonus import Attendance, BonusWord, RoundOpened, bonus_people
 from crowdfl.roles.sp.ledger import BONUSES, ESCROW, REQUESTER
 from crowdfl.settings import PlanSettings, TaskSettings
+from tests.hosts import Desk
 
 EACH, EXTRA = 2_000_000, 1_000_000
 FIXED = {"pay": "fixed", "each": "2.00", "bonus": "1.00", "budget": None, "rounds": 2}
@@ -26,7 +25,6 @@ class Study(Desk):
     def hold(self, *absent):
         """A round, without these."""
         self.upload([one for one in self.crowd if one not in absent])
-        self.later(101)
         self.later(101)
 
     def paid(self, person):
@@ -65,13 +63,15 @@ def test_each_round_pays_what_was_said_and_the_bonus_who_was_in_all(study):
     assert desk.paid(ann) == {BONUS: EXTRA, 1: EACH, 2: EACH}
     assert desk.paid(dan) == {1: EACH}
     assert (dan.rewards(), ann.rewards()[BONUS]) == ({1: EACH}, EXTRA)
-    assert desk.state == "finished" or desk.state == "settled"
+    assert desk.state in {"finished", "settled"}
     desk.after_claims()
     assert desk.state == "settled"
     paid = sum(sum(rounds.values()) for rounds in desk.ledger.paid().values())
     assert paid == 4 * EACH + 3 * EACH + 3 * EXTRA
     assert -desk.ledger.balance(REQUESTER) == paid, "the rest has returned"
-    assert not any(held for name, held in desk.ledger.balances().items() if name in (ESCROW, BONUSES) or "earned" in name)
+    assert not any(
+        held for name, held in desk.ledger.balances().items() if name in (ESCROW, BONUSES) or "earned" in name
+    )
 
 
 def test_a_bonus_is_claimed_once_and_by_nobody_else(study):
@@ -145,7 +145,7 @@ def test_csp_takes_no_step_once_it_has_said_who_gets_it(study):
     word = BonusWord.from_bytes(csp.answer(desk.task, BonusRequest(desk.task).to_bytes()), _plain())
     assert set(word.names) == {one.keys.who for one in desk.crowd}
     with pytest.raises(RoundEnded):
-        csp.answer(desk.task, RoundOpened(2, ()).to_bytes())
+        csp.answer(desk.task, RoundOpened(3, ()).to_bytes())
     desk.hold()
     desk.hold()
     assert "rewarded" not in desk.states()[1:]
@@ -197,5 +197,3 @@ def _plain():
     from crowdfl.protocols.messages import Limits
 
     return Limits.plain()
-
-

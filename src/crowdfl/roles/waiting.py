@@ -206,7 +206,7 @@ def _next_round(store: SpStore, stored: StoredTask, definition: Definition, last
     if needed > here:
         counts = {"count": needed - here, "joined": here, "needed": needed}
         waits.append(Wait.of("people", _more_people(needed - here), **counts))
-    money = plan.round_cost(settings) - Ledger(store.movements(stored.task)).balance(ESCROW)
+    money = plan.round_cost(settings, first=number == 1) - Ledger(store.movements(stored.task)).balance(ESCROW)
     if money > 0:
         words = f"a confirmed deposit of {amount_words(money)} {settings.currency}"
         waits.append(Wait.of("deposit", words, amount=money, currency=settings.currency))

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from crowdfl.errors import CrowdFLError, UnknownPayment
+from crowdfl.protocols.claims import BONUS
 from crowdfl.reasons import Reason
 from crowdfl.roles.records import (
     DepositState,
@@ -314,11 +315,20 @@ def ledger_by_round(ledger: Ledger) -> Row:
 
 # A round that is rewarded offers its budget; people have earned what they claim of it.
 _KINDS = ("funded", "returned", "offered", "earned", "expired")
-_WORDS = {"fund round": "funded", "abort round": "returned", "reward round": "offered", "expire claims": "expired"}
+_WORDS = {
+    "fund round": "funded",
+    "abort round": "returned",
+    "return of round": "returned",
+    "reward round": "offered",
+    "expire claims": "expired",
+}
+_OF_BONUSES = {"fund bonuses": "funded", "return of bonuses": "returned", "reward bonuses": "offered"}
 
 
 def _meaning(movement: Movement) -> tuple[str | None, int]:
     """What a movement is to which round, by its name."""
+    if movement.name in _OF_BONUSES:
+        return _OF_BONUSES[movement.name], BONUS
     words, _, number = movement.name.rpartition(" ")
     if not number.isdecimal():
         return None, 0

@@ -6,6 +6,7 @@
 
 import { hex, sha256 } from "../protocol/bytes.js";
 import { ClaimRefused, MasksDoNotFit, NotReady, TooLate } from "../protocol/errors.js";
+import { BONUS } from "../protocol/rewards.js";
 import { difference } from "./evidence.js";
 import { named } from "./holdings.js";
 
@@ -47,6 +48,7 @@ export class Claims {
     if (await this.isDue(status)) return true;
     const refused = /** @type {NotPaid | undefined} */ (await this._kept.get("not-paid"));
     if ((refused && !refused.early) || this._context.now() >= (await this._context.claimsUntil())) return false;
+    if ((await this._context.shares()).bonus && (await this._kept.awaitsBonus())) return true;
     const waits = [await this._kept.missing(), [...(await this._kept.unanswered())]];
     return Boolean(refused) || waits.some(({ length }) => length > 0) || this._isOpenStill();
   }
@@ -93,7 +95,7 @@ export class Claims {
     if (UNDER_WAY.includes(status.state)) return;
     const rewarded = status.rounds.filter(({ state }) => state === "rewarded").map(({ number }) => number);
     const accepted = [...(await this._opened()), ...(await this._kept.rounds("accepted"))];
-    for (const round of new Set(accepted)) if (!rewarded.includes(round)) await this._tellDifference(round);
+    for (const round of new Set(accepted.filter((one) => one !== BONUS))) if (!rewarded.includes(round)) await this._tellDifference(round);
     const { roundsUntil, claimsUntil } = await this._context.shares();
     if (since === null || this._context.now() - since < Math.min(LONGEST_WAIT, (claimsUntil - roundsUntil) / 2)) return;
     for (const round of await this._kept.unheard()) {
@@ -242,7 +244,7 @@ const keyOf = (contents, status) => `${sayOf(contents)} ${epochOf(status)}`;
  * @param {number[]} rounds @param {Error} refusal @param {Status} status
  */
 function without(rounds, refusal, status) {
-  const shown = rounds.filter((round) => status.rounds.some(({ number, state }) => number === round && state === "rewarded"));
+  const shown = rounds.filter((round) => round === BONUS || status.rounds.some(({ number, state }) => number === round && state === "rewarded"));
   if (shown.length < rounds.length) return shown;
   return refusal instanceof MasksDoNotFit ? rounds.slice(0, -1) : [];
 }

@@ -11,7 +11,7 @@ export {
 } from "../protocol/documents.js";
 export { checkDestination, sealDestination } from "../protocol/destination.js";
 export { newKeys } from "../protocol/keys.js";
-export { makeClaim, openReward, recordIn, rewardBy } from "../protocol/rewards.js";
+export { BONUS, makeClaim, openReward, recordIn, rewardBy } from "../protocol/rewards.js";
 export { readSafetensors } from "../protocol/safetensors.js";
 export { requireCompany, sharesTask } from "../protocol/settings.js";
 export { makeUpload } from "../protocol/upload.js";

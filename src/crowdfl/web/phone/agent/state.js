@@ -3,6 +3,7 @@
 import { privacyOf, spent } from "../protocol/accounting.js";
 import { claimsEarly, isPaid } from "../protocol/amounts.js";
 import { keptBody } from "../protocol/documents.js";
+import { BONUS } from "../protocol/rewards.js";
 import { UNDER_WAY, total } from "./claiming.js";
 import { Holdings } from "./holdings.js";
 import { reasonFor } from "./pay.js";
@@ -71,6 +72,7 @@ import { CHARGE } from "./uploads.js";
  * @property {number | null} enrolled How many take part.
  * @property {number | null} seen When this device last saw a change; seconds.
  * @property {RoundView[]} rounds
+ * @property {RoundView | null} bonus As a round, once it is earned.
  * @property {bigint} total Rewards so far, millionths.
  * @property {ClaimView} claim
  * @property {PayToView} payTo
@@ -105,7 +107,8 @@ export async function view(store, task) {
     next: status?.next ?? null,
     enrolled: status?.enrolled ?? null,
     seen: status?.at ?? null,
-    rounds,
+    rounds: rounds.filter(({ number }) => number !== BONUS),
+    bonus: rounds.find(({ number, reward }) => number === BONUS && reward !== null) ?? null,
     total: total(rounds.map(({ reward }) => reward ?? 0n)),
     claim: body && isPaid(body) ? await claimOf(kept, status, body) : NO_CLAIM,
     payTo: await payToOf(kept, body),

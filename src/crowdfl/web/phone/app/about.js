@@ -1,8 +1,8 @@
 // A task's definition in the words of someone who is asked to take part: plain text, no markup.
 
 import { privacyOf } from "../protocol/accounting.js";
-import { claimsEarly, estimateOf } from "../protocol/amounts.js";
-import { duration, formatTime, moneyRange } from "../../web/common/format.js";
+import { claimsEarly, estimateOf, toMillionths } from "../protocol/amounts.js";
+import { duration, formatTime, money, moneyRange } from "../../web/common/format.js";
 import { language, listOf, t, together } from "../../web/common/text.js";
 import { slowNames } from "./sensors.js";
 
@@ -75,8 +75,17 @@ export const isPaid = ({ settings }) => settings.budget !== null && settings.bud
 export function payLine(definition) {
   const estimate = estimateOf(definition);
   if (!estimate) return t("about.unpaid");
+  const { settings } = definition;
+  if (settings.pay === "fixed") return fixedWords(settings, "invite");
   const range = moneyRange(estimate.low, estimate.high, definition.settings.currency ?? "EUR");
   return t(estimate.varies ? "invite.paidUnequally" : "invite.paid", { range });
+}
+
+/** So much for each round, and what comes on top. @param {Record<string, any>} settings @param {"invite" | "about"} place */
+function fixedWords({ each, bonus, rounds, currency, per_round: drawn }, place) {
+  const words = (/** @type {any} */ amount) => money(toMillionths(amount), currency ?? "EUR");
+  const base = t(drawn === null ? `${place}.fixed` : `${place}.fixedDrawn`, { each: words(each), count: rounds });
+  return together(base, bonus !== null && t(drawn === null ? `${place}.bonus` : `${place}.bonusDrawn`, { bonus: words(bonus), count: rounds }));
 }
 
 /** @param {DefinitionBody} definition */
@@ -86,7 +95,7 @@ export function paymentWords(definition) {
   const words = (/** @type {unknown} */ amount) => [amount, settings.currency].filter(Boolean).join(" ");
   const unused = plan.unused_pay == null ? t("about.unusedNoPay") : t("about.unusedPay", { amount: words(plan.unused_pay) });
   return [
-    t("about.budget", { amount: words(settings.budget) }), t(`share.${settings.pay ?? "equal"}`), ...(plan.goal === null ? [] : [unused]),
+    ...(settings.pay === "fixed" ? [fixedWords(settings, "about")] : [t("about.budget", { amount: words(settings.budget) }), t(`share.${settings.pay ?? "equal"}`)]), ...(plan.goal === null ? [] : [unused]),
     t(claimsEarly(settings) ? "about.claimEarly" : "about.claim", { when: formatTime(until) }),
     t(claimsEarly(settings) ? "about.claimDates" : "about.claimShows"),
   ];

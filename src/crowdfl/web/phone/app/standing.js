@@ -40,6 +40,9 @@ function outside(campaign) {
 /** @param {Campaign} campaign */
 export const isPayable = ({ claim }) => ["due", "sent", "claimed", "refused", "expired"].includes(claim.state);
 
+/** Rounds, and the bonus once it is earned. @param {Pick<Campaign, "rounds" | "bonus">} campaign */
+export const paidOf = ({ rounds, bonus = null }) => (bonus ? [...rounds, bonus] : rounds);
+
 /** What was earned, by where it stands: paid is said of what was paid alone. @param {RoundView[]} rounds @param {string} [currency] */
 export function sumsOf(rounds, currency) {
   return PAY_STATES.map((state) => /** @type {const} */ ([state, total(rounds.flatMap(({ pay, reward }) => (pay?.state === state && reward !== null ? [reward] : [])))]))

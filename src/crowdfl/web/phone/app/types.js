@@ -51,6 +51,7 @@
  *   kgc: string,
  *   who: string | null,
  *   rounds: RoundView[],
+ *   bonus?: RoundView | null,
  *   rewards: bigint,
  *   claim: ClaimView,
  *   payTo: PayToView,

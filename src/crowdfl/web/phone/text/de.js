@@ -78,6 +78,10 @@ export default {
     ended: "beendet",
   },
   invite: {
+    fixed: { one: "{each} für {count} Runde", other: "{each} für jede von {count} Runden" },
+    fixedDrawn: { one: "{each} für die Runde, wenn Sie dafür ausgelost werden", other: "{each} für jede Runde, für die Sie ausgelost werden" },
+    bonus: { one: "und {bonus}, wenn Sie mitmachen", other: "und {bonus}, wenn Sie alle {count} mitmachen" },
+    bonusDrawn: { one: "und {bonus}, wenn Sie mitmachen", other: "und {bonus}, wenn Sie alle mitmachen, für die Sie ausgelost werden" },
     title: "Sie sind eingeladen",
     nobody: "Jemand, der keinen Namen nennt",
     activities: { one: "{count} Aktivität", other: "{count} Aktivitäten" },
@@ -114,6 +118,10 @@ export default {
     ended: "Diese Kampagne ist beendet.",
   },
   about: {
+    fixed: { one: "{each} für einen Beitrag, der zählt, in {count} Runde.", other: "{each} für jeden Beitrag, der zählt, einen in jeder von {count} Runden." },
+    fixedDrawn: { one: "{each} für einen Beitrag, der zählt, wenn Sie ausgelost werden.", other: "{each} für jeden Beitrag, der zählt, in Runden, für die Sie ausgelost werden." },
+    bonus: { one: "Danach {bonus} mehr, wenn Sie dabei waren.", other: "Nach der letzten Runde {bonus} mehr, wenn Sie in jeder Runde dabei waren, die nach Ihrem Beitritt begann." },
+    bonusDrawn: { one: "Danach {bonus} mehr, wenn Sie dabei waren.", other: "Nach der letzten Runde {bonus} mehr, wenn Sie in jeder Runde dabei waren, für die Sie ausgelost wurden." },
     title: "Über diese Kampagne",
     who: "Wer fragt",
     readers: "Wer das Ergebnis liest",
@@ -360,6 +368,7 @@ export default {
     toldLater: "Die Plattform war nicht erreichbar. Sie erfährt es, sobald diese Seite offen ist und eine Verbindung hat.",
   },
   earnings: {
+    bonus: "Bonus",
     title: "Verdienst",
     earned: "Sie haben {amount} verdient.",
     claim: "Anforderung",

@@ -78,6 +78,10 @@ export default {
     ended: "ended",
   },
   invite: {
+    fixed: { one: "{each} for {count} round", other: "{each} for each of {count} rounds" },
+    fixedDrawn: { one: "{each} for the round, if you are drawn for it", other: "{each} for each round that you are drawn for" },
+    bonus: { one: "and {bonus} if you do it", other: "and {bonus} if you do all {count}" },
+    bonusDrawn: { one: "and {bonus} if you do it", other: "and {bonus} if you do all that you are drawn for" },
     title: "You are invited",
     nobody: "Somebody who gives no name",
     activities: { one: "{count} activity", other: "{count} activities" },
@@ -114,6 +118,10 @@ export default {
     ended: "This campaign has ended.",
   },
   about: {
+    fixed: { one: "{each} for a contribution that counts, in {count} round.", other: "{each} for each contribution that counts, one in each of {count} rounds." },
+    fixedDrawn: { one: "{each} for a contribution that counts, if you are drawn.", other: "{each} for each contribution that counts, in rounds that you are drawn for." },
+    bonus: { one: "After it {bonus} more, if you were in it.", other: "After the last round {bonus} more, if you were in every round that opened after you had joined." },
+    bonusDrawn: { one: "After it {bonus} more, if you were in it.", other: "After the last round {bonus} more, if you were in every round that you were drawn for." },
     title: "About this campaign",
     who: "Who asks",
     readers: "Who reads the result",
@@ -360,6 +368,7 @@ export default {
     toldLater: "The platform could not be reached. It is told when this page is open and has a connection.",
   },
   earnings: {
+    bonus: "bonus",
     title: "Earnings",
     earned: "You have earned {amount}.",
     claim: "Claim",

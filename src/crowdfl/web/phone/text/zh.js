@@ -78,6 +78,10 @@ export default {
     ended: "已结束",
   },
   invite: {
+    fixed: { other: "{count} 轮，每轮 {each}" },
+    fixedDrawn: "被抽中的每一轮 {each}",
+    bonus: "全部完成再得 {bonus}",
+    bonusDrawn: "被抽中的各轮全部完成，再得 {bonus}",
     title: "您收到了邀请",
     nobody: "未署名的邀请人",
     activities: { other: "{count} 项活动" },
@@ -114,6 +118,10 @@ export default {
     ended: "此活动已结束。",
   },
   about: {
+    fixed: { other: "共 {count} 轮，每轮计入一次贡献得 {each}。" },
+    fixedDrawn: "在被抽中的轮次中，每次计入的贡献得 {each}。",
+    bonus: "最后一轮之后，如果您参加了加入后开始的每一轮，再得 {bonus}。",
+    bonusDrawn: "最后一轮之后，如果您参加了被抽中的每一轮，再得 {bonus}。",
     title: "关于此活动",
     who: "邀请人",
     readers: "谁能看到结果",
@@ -360,6 +368,7 @@ export default {
     toldLater: "无法连接平台。本页面打开且有网络时会通知平台。",
   },
   earnings: {
+    bonus: "奖金",
     title: "报酬",
     earned: "您已获得 {amount}。",
     claim: "领取",

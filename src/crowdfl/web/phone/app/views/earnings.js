@@ -5,7 +5,8 @@ import { formatTime, money } from "../../../web/common/format.js";
 import { actionButton, button, form, labelled, notice, part, title } from "../../../web/common/parts.js";
 import { isSaid, listOf, t, together } from "../../../web/common/text.js";
 import { grouped, plainly, reasonWords, sentence } from "../messages.js";
-import { sumsOf } from "../standing.js";
+import { BONUS } from "../../protocol/rewards.js";
+import { paidOf, sumsOf } from "../standing.js";
 
 /** @typedef {import("../types.js").Model} Model */
 /** @typedef {import("../types.js").Campaign} Campaign */
@@ -26,9 +27,9 @@ export function earningsView(model, task) {
     const { definition, rewards, payTo, phase } = campaign;
     const currency = definition?.settings.currency;
     earned.show(money(rewards, currency));
-    claim.show({ claim: campaign.claim, amount: money(campaign.claim.amount, currency), sums: sumsOf(campaign.rounds, currency) });
+    claim.show({ claim: campaign.claim, amount: money(campaign.claim.amount, currency), sums: sumsOf(paidOf(campaign), currency) });
     where.show(payTo.asked && phase !== "invited" ? payTo : null);
-    history.show({ rounds: campaign.rounds, currency });
+    history.show({ rounds: paidOf(campaign), currency });
   };
   update();
   if (model.get(task)?.payTo.asked) void model.payKinds(task).catch(() => {}); // what was kept of it is shown meanwhile
@@ -39,7 +40,7 @@ export function earningsView(model, task) {
 function byRound(rounds, currency) {
   const rows = rounds.map(({ number, reward, reason, pay }) => {
     const known = reward !== null || (reason && reason !== "not_shown");
-    return [number, known ? money(reward ?? 0n, currency) : t("common.notKnown"), pay ? payWords(pay) : "", reason ? reasonWords(reason) : ""];
+    return [number === BONUS ? t("earnings.bonus") : number, known ? money(reward ?? 0n, currency) : t("common.notKnown"), pay ? payWords(pay) : "", reason ? reasonWords(reason) : ""];
   });
   const columns = [t("details.round"), t("details.earned"), t("earnings.state"), t("earnings.why")];
   return table(t("earnings.byRound"), columns, rows, { numbers: [0, 1], empty: t("details.none") });

@@ -9,7 +9,7 @@ import { short } from "../about.js";
 import { differenceWords } from "../messages.js";
 import { isReached } from "../reach.js";
 import { hashOf } from "../router.js";
-import { nameOf, roundsOf, standingOf, sumsOf } from "../standing.js";
+import { nameOf, paidOf, roundsOf, standingOf, sumsOf } from "../standing.js";
 import { reminding } from "./reminding.js";
 
 /** @typedef {import("../types.js").Model} Model */
@@ -91,7 +91,7 @@ function figuresOf(campaign) {
   const { rounds, next, enrolled, rewards, definition, phase, noise } = campaign;
   const done = rounds.filter(({ state }) => state === "rewarded" || state === "aborted").length;
   return { of: roundsOf(campaign), begun: rounds.length, done, mine: rounds.map(({ mine }) => mine === "arrived"), next: phase === "joined" ? next : null,
-    enrolled, earned: isPaid(definition) ? money(rewards, definition?.settings.currency) : null, pay: sumsOf(rounds, definition?.settings.currency), noise };
+    enrolled, earned: isPaid(definition) ? money(rewards, definition?.settings.currency) : null, pay: sumsOf(paidOf(campaign), definition?.settings.currency), noise };
 }
 
 /** @param {string} task @param {Figures} figures */
