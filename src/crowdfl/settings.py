@@ -373,10 +373,10 @@ class TaskSettings(Settings):
         'What rewards follow; in the profile "shares": "fixed", so much for each accepted round; "equal", parts of a `budget`; '
         '"samples" or "distance". Else "distance", and no other.',
     )
-    each: _Money | None = _optional("2.00", 'Of pay = "fixed": for each round that counts a person\'s update.')
+    each: _Money | None = _optional("2.00", 'Of pay "fixed": for each round that counts a person\'s update.')
     bonus: _Money | None = _optional(
         "1.00",
-        'Of pay = "fixed": once, after the last round, for who was counted in every round that asked them: docs/incentives.md.',
+        'Of pay "fixed": once, after the last round, for who was counted in every round that asked them: docs/incentives.md.',
     )
     weighting: Literal["samples", "equal"] = Field(
         default="samples",

@@ -10,9 +10,12 @@ import { openDefinition, openDocument } from "#web/phone/protocol/documents.js";
 import { parseLink } from "#web/phone/protocol/invitation.js";
 import { newKeys } from "#web/phone/protocol/keys.js";
 import { decode, encode } from "#web/phone/protocol/messages.js";
+import { BONUS, openReward, rewardBy } from "#web/phone/protocol/rewards.js";
+import { sign } from "#web/phone/protocol/seal.js";
 import { requireCompany, sharesTask } from "#web/phone/protocol/settings.js";
 import { definitionOf, refuses, vectors } from "./support.js";
 
+const TASK = "ab".repeat(32);
 const links = vectors("phone_links");
 const papers = vectors("phone_documents");
 
@@ -97,6 +100,30 @@ test("tasks of other profiles are refused with words", () => {
 test("what a round pays can be claimed while the task runs where CSP's record says it, and not where a claim shows more", () => {
   const pays = [null, "equal", "samples", "distance"].map((pay) => withSettings({ pay, budget: "2" }));
   assert.deepEqual(pays.map(({ claimsEarly }) => claimsEarly), [true, true, false, false]);
+});
+
+test("fixed pay is an amount, and its budget follows from it", async () => {
+  const fixed = { pay: "fixed", each: "2.00", bonus: "1.00", budget: "24.00", max_participants: 12 };
+  const task = withSettings(fixed);
+  assert.deepEqual([task.each, task.bonus, task.payment, task.claimsEarly], [2_000_000n, 1_000_000n, 24_000_000n, true]);
+  for (const wrong of [{ each: null }, { budget: "23.00" }, { each: "0", budget: "0" }, { budget: null }]) {
+    await refuses("DocumentError", () => withSettings({ ...fixed, ...wrong }));
+  }
+});
+
+test("a bonus is what CSP's word says, and nobody else's", async () => {
+  const [csp, other, keys] = [await newKeys(), await newKeys(), await newKeys()];
+  const task = { ...withSettings({ pay: "fixed", each: "2.00", bonus: "1.00", budget: "24.00", max_participants: 12 }), task: TASK };
+  const bundle = /** @type {any} */ ({ ringBits: 64, cspSigning: csp.signingPublic });
+  const word = async (/** @type {string} */ of, /** @type {string[]} */ names, signer = csp) => {
+    const unsigned = encode(95, [of, names, new Uint8Array(0)]);
+    return rewardBy(task, encode(95, [of, names, await sign(signer, concat(utf8("crowdfl bonus 1"), unsigned))]));
+  };
+  const read = async (/** @type {any} */ shown) => openReward(task, bundle, keys, shown, BONUS);
+  assert.equal(await read(await word(TASK, ["x", keys.who])), 1_000_000n);
+  await assert.rejects(read(await word(TASK, ["x"])), { name: "UploadRejected" });
+  await assert.rejects(read(await word("f".repeat(64), [keys.who])), { name: "ProtocolError" });
+  await assert.rejects(read(await word(TASK, [keys.who], other)), { name: "BadSignature" });
 });
 
 test("a task without a budget, or whose pay is none, pays nothing", () => {

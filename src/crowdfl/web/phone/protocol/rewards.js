@@ -8,6 +8,7 @@ import { ClaimRefused, ProtocolError, RewardOutOfRange, SealBroken, UploadReject
 import { SAMPLES_BYTES } from "./limits.js";
 import { decode, encode } from "./messages.js";
 import { openSealed, sign, verify } from "./seal.js";
+import { claimsEarly } from "./amounts.js";
 import { requireRewards } from "./settings.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
@@ -32,7 +33,7 @@ export async function openReward(task, bundle, keys, envelope, round) {
   requireRewards(task);
   const message = parseEnvelope(task, bundle, envelope);
   if (round === BONUS) return openBonus(task, bundle, keys, message.sealed);
-  if (task.claimsEarly) return openPart(task, bundle, keys, message.sealed, round);
+  if (claimsEarly(task)) return openPart(task, bundle, keys, message.sealed, round);
   const { amount } = await openHidden(task, bundle, keys, message, round);
   return amount;
 }
@@ -85,7 +86,7 @@ const crowdLimit = ({ mostDevices }) => ({ field: 4096 + 32 * mostDevices, entri
  * @param {SharesTask} task @param {Bundle} bundle @param {Bytes} envelope
  */
 export function recordIn(task, bundle, envelope) {
-  return task.claimsEarly ? parseEnvelope(task, bundle, envelope).sealed : null;
+  return claimsEarly(task) ? parseEnvelope(task, bundle, envelope).sealed : null;
 }
 
 /**
@@ -93,13 +94,13 @@ export function recordIn(task, bundle, envelope) {
  * @param {SharesTask} task @param {Bytes} record
  */
 export function rewardBy(task, record) {
-  return task.claimsEarly ? encode(ENVELOPE, [0n, new Uint8Array(0), record]) : null;
+  return claimsEarly(task) ? encode(ENVELOPE, [0n, new Uint8Array(0), record]) : null;
 }
 
 /** Of equal parts, what SP says of masks is not heard. @param {SharesTask} task @param {Bundle} bundle @param {Bytes} bytes @returns {Envelope} */
 function parseEnvelope(task, bundle, bytes) {
   const [mask, salt, sealed] = decode(ENVELOPE, ["number", "bytes", "bytes"], bytes, task.bonus ? crowdLimit(task) : limitsOf(task, bundle).envelope);
-  return task.claimsEarly ? { mask: 0n, salt: new Uint8Array(0), sealed } : { mask, salt, sealed };
+  return claimsEarly(task) ? { mask: 0n, salt: new Uint8Array(0), sealed } : { mask, salt, sealed };
 }
 
 /** Millionths for what was opened. @param {SharesTask} task @param {bigint} opened */
@@ -138,7 +139,7 @@ export async function makeClaim(task, keys, { rewards, unused = [], destination 
   const envelopes = sorted.map(({ envelope }) => parseEnvelope(task, bundle, envelope));
   for (const [place, { round, envelope }] of sorted.entries()) {
     amounts.push(await openReward(task, bundle, keys, envelope, round));
-    shown.push(task.claimsEarly ? new Uint8Array(0) : (await openHidden(task, bundle, keys, envelopes[place], round)).signed);
+    shown.push(claimsEarly(task) ? new Uint8Array(0) : (await openHidden(task, bundle, keys, envelopes[place], round)).signed);
   }
   const [masks, salts] = [envelopes.map(({ mask }) => mask), envelopes.map(({ salt }) => salt)];
   const fields = [task.task, keys.who, rounds, amounts, masks, salts, shown, [...unused].sort((a, b) => a - b), destination, counter];
