@@ -64,6 +64,7 @@ const BRANCHES = {
   "pay.js reasonFor": ["aborted rewarded", SHOWN],
   "pay.js send": ["Conflict NotReady payTo", PAID],
   "rewards.js _note": ["RewardOutOfRange RolledBack ServiceError", "equal parts follow from CSP's record; another reward is waited for, and claimed without at the end"],
+  "rewards.js lookBonus": ["ServiceError UploadRejected", "CSP's signed word, which names whoever gets it"],
   "rewards.js hearsay": ["RewardOutOfRange", "the reward, which CSP has signed: SP's word for it is not heard"],
   "rewards.js open": ["reward", SIGNED],
   "status.js closedBy": ["enrolment", JOINING],

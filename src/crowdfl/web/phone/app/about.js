@@ -76,16 +76,28 @@ export function payLine(definition) {
   const estimate = estimateOf(definition);
   if (!estimate) return t("about.unpaid");
   const { settings } = definition;
-  if (settings.pay === "fixed") return fixedWords(settings, "invite");
+  if (settings.pay === "fixed") return fixedLine(settings);
   const range = moneyRange(estimate.low, estimate.high, definition.settings.currency ?? "EUR");
   return t(estimate.varies ? "invite.paidUnequally" : "invite.paid", { range });
 }
 
-/** So much for each round, and what comes on top. @param {Record<string, any>} settings @param {"invite" | "about"} place */
-function fixedWords({ each, bonus, rounds, currency, per_round: drawn }, place) {
+/** @param {Record<string, any>} settings */
+function amountsOf({ each, bonus, rounds: count, currency }) {
   const words = (/** @type {any} */ amount) => money(toMillionths(amount), currency ?? "EUR");
-  const base = t(drawn === null ? `${place}.fixed` : `${place}.fixedDrawn`, { each: words(each), count: rounds });
-  return together(base, bonus !== null && t(drawn === null ? `${place}.bonus` : `${place}.bonusDrawn`, { bonus: words(bonus), count: rounds }));
+  return { each: words(each), bonus: bonus === null ? "" : words(bonus), count };
+}
+
+/** So much for each round, and what comes on top, in a line. @param {Record<string, any>} settings */
+function fixedLine(settings) {
+  const [values, drawn] = [amountsOf(settings), settings.per_round !== null];
+  const bonus = values.bonus && t(drawn ? "invite.bonusDrawn" : "invite.bonus", values);
+  return listOf([t(drawn ? "invite.fixedDrawn" : "invite.fixed", values), bonus].filter(Boolean), "unit");
+}
+
+/** The same in whole sentences. @param {Record<string, any>} settings */
+function fixedWords(settings) {
+  const [values, drawn] = [amountsOf(settings), settings.per_round !== null];
+  return together(t(drawn ? "about.fixedDrawn" : "about.fixed", values), values.bonus && t(drawn ? "about.bonusDrawn" : "about.bonus", values));
 }
 
 /** @param {DefinitionBody} definition */
@@ -95,7 +107,7 @@ export function paymentWords(definition) {
   const words = (/** @type {unknown} */ amount) => [amount, settings.currency].filter(Boolean).join(" ");
   const unused = plan.unused_pay == null ? t("about.unusedNoPay") : t("about.unusedPay", { amount: words(plan.unused_pay) });
   return [
-    ...(settings.pay === "fixed" ? [fixedWords(settings, "about")] : [t("about.budget", { amount: words(settings.budget) }), t(`share.${settings.pay ?? "equal"}`)]), ...(plan.goal === null ? [] : [unused]),
+    ...(settings.pay === "fixed" ? [fixedWords(settings)] : [t("about.budget", { amount: words(settings.budget) }), t(`share.${settings.pay ?? "equal"}`)]), ...(plan.goal === null ? [] : [unused]),
     t(claimsEarly(settings) ? "about.claimEarly" : "about.claim", { when: formatTime(until) }),
     t(claimsEarly(settings) ? "about.claimDates" : "about.claimShows"),
   ];

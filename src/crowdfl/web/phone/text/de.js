@@ -80,8 +80,8 @@ export default {
   invite: {
     fixed: { one: "{each} für {count} Runde", other: "{each} für jede von {count} Runden" },
     fixedDrawn: { one: "{each} für die Runde, wenn Sie dafür ausgelost werden", other: "{each} für jede Runde, für die Sie ausgelost werden" },
-    bonus: { one: "und {bonus}, wenn Sie mitmachen", other: "und {bonus}, wenn Sie alle {count} mitmachen" },
-    bonusDrawn: { one: "und {bonus}, wenn Sie mitmachen", other: "und {bonus}, wenn Sie alle mitmachen, für die Sie ausgelost werden" },
+    bonus: { one: "{bonus}, wenn Sie mitmachen", other: "{bonus}, wenn Sie alle {count} mitmachen" },
+    bonusDrawn: { one: "{bonus}, wenn Sie mitmachen", other: "{bonus}, wenn Sie alle mitmachen, für die Sie ausgelost werden" },
     title: "Sie sind eingeladen",
     nobody: "Jemand, der keinen Namen nennt",
     activities: { one: "{count} Aktivität", other: "{count} Aktivitäten" },

@@ -80,8 +80,8 @@ export default {
   invite: {
     fixed: { one: "{each} for {count} round", other: "{each} for each of {count} rounds" },
     fixedDrawn: { one: "{each} for the round, if you are drawn for it", other: "{each} for each round that you are drawn for" },
-    bonus: { one: "and {bonus} if you do it", other: "and {bonus} if you do all {count}" },
-    bonusDrawn: { one: "and {bonus} if you do it", other: "and {bonus} if you do all that you are drawn for" },
+    bonus: { one: "{bonus} if you do it", other: "{bonus} if you do all {count}" },
+    bonusDrawn: { one: "{bonus} if you do it", other: "{bonus} if you do all that you are drawn for" },
     title: "You are invited",
     nobody: "Somebody who gives no name",
     activities: { one: "{count} activity", other: "{count} activities" },

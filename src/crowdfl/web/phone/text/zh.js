@@ -80,7 +80,7 @@ export default {
   invite: {
     fixed: { other: "{count} 轮，每轮 {each}" },
     fixedDrawn: "被抽中的每一轮 {each}",
-    bonus: "全部完成再得 {bonus}",
+    bonus: "全部 {count} 轮都完成再得 {bonus}",
     bonusDrawn: "被抽中的各轮全部完成，再得 {bonus}",
     title: "您收到了邀请",
     nobody: "未署名的邀请人",
