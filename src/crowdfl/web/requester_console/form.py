@@ -47,6 +47,8 @@ _TEXTS = "texts."  # before the language, of a section with translations
 _LONG = ("purpose", "terms", "readers", "text")
 _LISTS = {"hidden": "numbers", "layers": "lines", "labels": "lines", "sensors": "lines", "questions": "lines"}
 
+# An amount that people are told, and ethics boards expect.
+_PAID: Mapping[str, Any] = {"budget": "", "pay": "fixed", "each": "2.00", "bonus": "1.00"}
 PHONE_TASK: Values = MappingProxyType(
     {
         "task": {
@@ -54,13 +56,16 @@ PHONE_TASK: Values = MappingProxyType(
             "purpose": "Recognise what the owner of a phone is doing: sitting, standing, walking or climbing stairs",
             "terms": "Recordings stay on your phone. Only two masked shares of what your phone learnt leave it.",
         },
-        "settings": {**WATCH_TASK["settings"], "max_participants": 30, "lanes": 256},
+        "settings": {**WATCH_TASK["settings"], **_PAID, "max_participants": 30, "lanes": 256},
         "training": {"labels": ["sitting", "standing", "walking", "stairs"], "channels": 3},
     }
 )
 _STARTS = {
     "phones": ("Phones: the three axes of acceleration", PHONE_TASK),
-    "watch": ("The watch data that comes with crowdfl", WATCH_TASK),
+    "watch": (
+        "The watch data that comes with crowdfl",
+        {**WATCH_TASK, "settings": {**WATCH_TASK["settings"], **_PAID}},
+    ),
 }
 
 
@@ -292,7 +297,7 @@ def _kind(name: str, found: FieldInfo) -> str:
     kinds = types_of(found.annotation)
     if name in _LONG or name in _LISTS:
         return "long" if name in _LONG else _LISTS[name]
-    if name == "budget":
+    if name in ("budget", "each", "bonus"):
         return "money"
     if name == "profile" or get_origin(kinds[0]) is Literal:
         return "choice"

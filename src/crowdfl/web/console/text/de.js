@@ -195,6 +195,7 @@ export default {
     none: "auf dem Weg der Plattform",
   },
   task: {
+    bonus: "Bonus",
     loading: "Wird geladen …",
     cannot: "Diese Aufgabe kann nicht angezeigt werden",
     state: "Stand",

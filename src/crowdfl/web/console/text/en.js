@@ -195,6 +195,7 @@ export default {
     none: "the platform's own way",
   },
   task: {
+    bonus: "bonus",
     loading: "Loading …",
     cannot: "This task cannot be shown",
     state: "State",

@@ -195,6 +195,7 @@ export default {
     none: "按平台自己的方式",
   },
   task: {
+    bonus: "奖金",
     loading: "正在加载…",
     cannot: "无法显示此任务",
     state: "状态",
