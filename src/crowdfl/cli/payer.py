@@ -3,22 +3,27 @@
 Beside the key lies its record: whom it believes, and what it has handed over. It is written before anything is shown.
 """
 
+import copy
 import csv
+import datetime
 import fcntl
 import io
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from crowdfl.cli.exchange import require_compared
-from crowdfl.cli.output import Json, show, write_rows
+from crowdfl.cli.output import Json, csv_text, show, write_rows
 from crowdfl.crypto.sealing import ReaderKey
+from crowdfl.documents.pain001 import Debtor, Transfer, pain001
+from crowdfl.documents.payment_batch import Result, checked_why, open_batch, results_text
 from crowdfl.errors import (
     FormatError,
     KeyFileDamaged,
@@ -28,7 +33,7 @@ from crowdfl.errors import (
     PayoutRefused,
     SettingsError,
 )
-from crowdfl.roles.payer import COLUMNS, Payer, PayerRecord, Row
+from crowdfl.roles.payer import COLUMNS, Payer, PayerRecord, Payout, Row
 from crowdfl.roles.records import PayState
 from crowdfl.services.folders.public_part import read_part
 from crowdfl.storage.atomic import read_private_key, require_owner_only, write_private
@@ -113,9 +118,94 @@ def open_payouts(
     for one in refused:
         who, of = one.row.get("participant"), one.row.get("task")
         typer.echo(f"not paid: {who} of task {of}: {one.why}", err=True)
-    write_rows([one.row() for one in found], COLUMNS, None, as_json=as_json)
+    write_rows([one.row() for one in found], COLUMNS, None, as_json=as_json, exact=True)
     if refused:
         raise typer.Exit(1)
+
+
+@app.command()
+def batch(
+    file: _KeyFile,
+    batch: Annotated[Path, typer.Argument(help="What `crowdfl sp batch` wrote: one sealed file.")],
+    folder: Annotated[Path, typer.Argument(help="A new folder for the office: what to pay, and where.")],
+    debtor: Annotated[str, typer.Option(help="Whose account pays, for the bank's file.")] = "",
+    iban: Annotated[str, typer.Option(help="Of that account.")] = "",
+    bic: Annotated[str, typer.Option(help="Of its bank, where that wants it.")] = "",
+) -> None:
+    """Open a batch, once, and write what the office pays: pain.001 for IBANs, CSV for the rest, and a CSV for a spreadsheet."""
+    with _opened(file) as payer:
+        rows = open_batch(payer.key, batch.read_bytes())
+        payer_of = Debtor(debtor, iban, bic) if debtor or iban else None
+        trial = Payer(payer.key, copy.deepcopy(payer.record))
+        transfers = [_transfer(one) for one in trial.take(filter(_is_due, rows), rows)[0] if one.to.way == "iban"]
+        if transfers and payer_of is None:
+            raise SettingsError("this batch pays IBANs: say whose account pays, with --debtor NAME --iban IBAN")
+        folder.mkdir(mode=0o700, parents=True)  # an old one is never written over: its payments may be under way
+        found, refused = payer.take(filter(_is_due, rows), rows)
+        _write_office(folder, found, payer_of)
+    for one in refused:
+        typer.echo(f"not paid: {one.row.get('participant')} of task {one.row.get('task')}: {one.why}", err=True)
+    typer.echo(
+        f"{len(found)} payments are in {folder}; when they are made: crowdfl payer result {file} {folder} RESULTS"
+    )
+    if refused:
+        raise typer.Exit(1)
+
+
+@app.command()
+def result(
+    file: _KeyFile,
+    folder: Annotated[Path, typer.Argument(help="The folder that `batch` wrote.")],
+    out: Annotated[Path, typer.Argument(help="The file for the platform's operator. It names no destination.")],
+    failed: Annotated[
+        list[str] | None, typer.Option(help="KEY=WHY, of a payment that was not made; the person reads why.")
+    ] = None,
+) -> None:
+    """Say what became of a folder's payments: all were made, but those that failed. What failed is paid anew later."""
+    with open(folder / EXACT, encoding="utf-8", newline="") as kept:
+        rows = list(csv.DictReader(kept))
+    said = dict(_failure(one) for one in failed or ())
+    if strangers := said.keys() - {row["key"] for row in rows}:
+        raise SettingsError(f"{folder} has no payment {sorted(strangers)[0]}")
+    with _opened(file) as payer:
+        for row in rows:
+            if row["key"] in said:
+                payer.record.undo(row["task"], row["participant"], row["key"])
+    found = [_result(row, said) for row in rows]
+    write_private(out, results_text(found).encode(), overwrite=True)
+    typer.echo(f"{len(found) - len(said)} paid, {len(said)} failed: give {out} to the platform's operator")
+
+
+def _result(row: Row, failed: Mapping[str, str]) -> Result:
+    key = row["key"]
+    return Result(row["task"], key, "failed", failed[key]) if key in failed else Result(row["task"], key, "paid")
+
+
+EXACT, SHEET, BANK = "payments.csv", "payments-for-a-spreadsheet.csv", "bank.pain.001.xml"
+
+
+def _write_office(folder: Path, found: list[Payout], debtor: Debtor | None) -> None:
+    """Each for its owner's eyes alone. The bank's file has the IBANs; the others have everything, exact, and for eyes."""
+    rows = [one.row() for one in found]
+    write_private(folder / EXACT, csv_text(rows, COLUMNS, exact=True).encode())
+    write_private(folder / SHEET, csv_text(rows, COLUMNS, exact=False).encode())
+    transfers = [_transfer(one) for one in found if one.to.way == "iban"]
+    if transfers and debtor is not None:
+        now = datetime.datetime.now(datetime.UTC)
+        write_private(folder / BANK, pain001(debtor, transfers, f"crowdfl-{now:%Y%m%d%H%M%S}", now))
+
+
+def _transfer(payout: Payout) -> Transfer:
+    row = payout.row()
+    words = f"{row['task'][:8]} {row['participant']}"
+    return Transfer(row["key"], Decimal(row["amount"]), row["currency"], payout.to.to, row["participant"], words)
+
+
+def _failure(text: str) -> tuple[str, str]:
+    key, mark, why = text.partition("=")
+    if not mark:
+        raise SettingsError(f"--failed takes KEY=WHY, not {text[:80]!r}")
+    return key.strip(), checked_why(why)
 
 
 @contextmanager

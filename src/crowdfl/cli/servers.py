@@ -16,6 +16,7 @@ import typer
 
 from crowdfl.cli.output import Json, SettingsPath, show, write_rows
 from crowdfl.crypto.backends import BACKENDS
+from crowdfl.documents.payment_batch import read_results, seal_batch
 from crowdfl.errors import SettingsError, TaskNotEnded
 from crowdfl.roles.csp import REFUSED, extend_claims, refuse_task
 from crowdfl.roles.records import EndedBy, StoredTask, Tombstone
@@ -24,11 +25,12 @@ from crowdfl.roles.restored import reconcile as reconcile_money
 from crowdfl.roles.retention import OVER, CspRetention, KgcRetention
 from crowdfl.roles.sp.claims import resolve_dispute
 from crowdfl.roles.sp.core import LedgerPorts
-from crowdfl.roles.sp.money import Deposits, resolve_payment
+from crowdfl.roles.sp.money import Deposits, resolve_payment, take_results
 from crowdfl.roles.sp.operator import (
     PAYMENT_COLUMNS,
     OperatorActions,
     Row,
+    due_rows,
     forgotten_rows,
     held_of,
     payment_rows,
@@ -53,6 +55,7 @@ from crowdfl.settings import (
     in_cents,
     to_millionths,
 )
+from crowdfl.storage.atomic import write_private
 from crowdfl.storage.settings_file import read_service
 from crowdfl.web.console_app import add_pages
 
@@ -246,6 +249,35 @@ def payouts(
         forgotten = {one: forgotten_payments(books.store, one) for one in tasks}
     rows += [row for one, keys in forgotten.items() for row in forgotten_rows(one, keys)]
     write_rows(rows, PAYMENT_COLUMNS, file, as_json=as_json)
+
+
+def batch(
+    settings: SettingsPath,
+    task: _PaidTask,
+    file: Annotated[Path, typer.Argument(help="For the payer: it alone can read it.")],
+) -> None:
+    """Write what waits to be paid as one file, sealed to the payer; `results` reads what became of it."""
+    with open_books(read_service(SpSettings, settings), task) as books:
+        payer = books.store.task(task).opened.payer
+        if not payer:
+            raise SettingsError("this task names no payer: pay by hand, and say how with `crowdfl sp resolve --note`")
+        rows = due_rows(books.store, task, SystemClock().now())
+        write_private(file, seal_batch(payer, task, rows), overwrite=True)
+    typer.echo(f"{len(rows)} payments are in {file}: give it to the payer")
+
+
+def results(
+    settings: SettingsPath,
+    task: _PaidTask,
+    file: Annotated[Path, typer.Argument(help="What the payer wrote with `crowdfl payer result`.")],
+) -> None:
+    """Take in what became of a batch: all of it, or nothing. Safe to repeat."""
+    found = read_results(file.read_text(encoding="utf-8"))
+    if any(one.task != task for one in found):
+        raise SettingsError("this file of results is of another task")
+    with open_books(read_service(SpSettings, settings), task) as books:
+        counts = take_results(books, found)
+    typer.echo(f"{counts['paid']} payments are paid, {counts['failed']} failed")
 
 
 def resolve(
@@ -488,6 +520,8 @@ sp_app.add_typer(deposit_app, name="deposit")
 sp_app.add_typer(round_app, name="round")
 sp_app.add_typer(clock_app, name="clock")
 sp_app.command("payouts")(payouts)
+sp_app.command("batch")(batch)
+sp_app.command("results")(results)
 sp_app.command("resolve")(resolve)
 sp_app.command("disputes")(disputes)
 sp_app.command("resolve-dispute")(resolve_disputed)

@@ -13,10 +13,12 @@ died, the payment is `unknown`: it waits for the operator, who asks the bank.
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from crowdfl.documents.destination import destination_name
+from crowdfl.documents.payment_batch import Result
 from crowdfl.errors import (
     Conflict,
     CrowdFLError,
@@ -223,6 +225,29 @@ def resolve_payment(ports: LedgerPorts, task: str, named: str, how: str, note: s
         if state is PaymentState.PAID:
             _pay_earlier(store, payment, now, note)
             erase_destination(store, task, payment.who)
+
+
+def fail_payment(ports: LedgerPorts, task: str, key: str, why: str) -> None:
+    """A payer's word that a payment was not made, and why, for the person: it waits for another destination, or another try."""
+    store, now = ports.store, ports.clock.now()
+    with store.transaction():
+        payment = _named(store, task, key)
+        failed = replace(payment, state=PaymentState.PENDING, since=now, until=None, error=why[:_LONGEST_ERROR])
+        if payment.state_at(now) not in (PaymentState.PENDING, PaymentState.UNKNOWN):
+            raise Conflict(f"this payment is {payment.state}, and cannot have failed")
+        store.change_payment(payment, failed)
+
+
+def take_results(ports: LedgerPorts, results: Sequence[Result]) -> Counter[str]:
+    """All that a payer's file says, or nothing; how many of each. Safe to repeat."""
+    store = ports.store
+    with store.transaction():
+        for one in results:
+            if one.state == "paid":
+                resolve_payment(ports, one.task, one.key, "paid")
+            else:
+                fail_payment(ports, one.task, one.key, one.why)
+    return Counter(one.state for one in results)
 
 
 def _named(store: SpStore, task: str, named: str) -> StoredPayment:

@@ -195,6 +195,14 @@ def payment_rows(store: SpStore, payments: Iterable[StoredPayment], now: float |
     return rows
 
 
+def due_rows(store: SpStore, task: str, now: float) -> list[Row]:
+    """What a payer is to be given: what waits for payment, or failed, and whose owner said where to; with the task's papers."""
+    rows = payment_rows(store, store.payments(task), now)
+    due = [row for row in rows if row["state"] in (PayState.WAITING, PayState.FAILED) and row["destination"]]
+    papers = {name: rows[0][name] for name in ("appointment", "definition")} if rows else {}
+    return [row | (papers if place == 0 else {}) for place, row in enumerate(due)]
+
+
 class _PayerView:
     """What the payer is shown of a task: for how many unused uploads SP pays somebody, and what others have signed."""
 
