@@ -132,9 +132,10 @@ class MessageSp:
         del task, claim, keys
         raise NotReady("rewards of a run with Flower are claimed once the run is over: docs/flower.md")
 
-    def pay_to(self, task: str, sealed: bytes, keys: ParticipantKeys) -> None:
+    def pay_to(self, task: str, sealed: bytes, keys: ParticipantKeys) -> bytes:
         """As a claim."""
         self.claim(task, sealed, keys)
+        return b""
 
     def pay_words(self, task: str, keys: ParticipantKeys) -> Mapping[int, PayWord]:
         """Nothing is booked before the run is over."""

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.crypto.shares.ring import Long
 from crowdfl.errors import FormatError
+from crowdfl.protocols.claims import PayStatement
 from crowdfl.protocols.exchange import Exchange
 from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import RoundWord, TaskSpec, TrainFlat
@@ -105,6 +106,13 @@ class HearsEnds(Protocol):
 
     def is_opened(self, reply: bytes, round_number: int) -> bool:
         """Whether CSP has opened its sum all the same; refuses what is not CSP's signed word about this round."""
+
+
+@runtime_checkable
+class ReadsUnclaimed(Protocol):
+    """SP where CSP's records say what somebody has earned who has not claimed it."""
+
+    def unclaimed(self, who: str, reply: bytes) -> tuple[Mapping[int, int], PayStatement]: ...  # and for the payer
 
 
 @runtime_checkable

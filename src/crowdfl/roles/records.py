@@ -136,6 +136,14 @@ class StoredTask:
         return [name for name in peers if told[name] is None]
 
 
+_LAST_DAYS = 3 * DAY
+
+
+def unclaimed_from(definition: Definition, claims_until: float) -> float:
+    """From when what nobody has claimed is paid to people who said where: the last three days, or half of a shorter time."""
+    return claims_until - min(_LAST_DAYS, definition.claim_window / 2)
+
+
 def last_claims(definition: Definition, extended: str | None) -> int:
     """The last moment at which SP takes a claim; `extended` was checked when it came."""
     return definition.claims_until if extended is None else _extended(extended)

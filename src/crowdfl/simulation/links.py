@@ -137,8 +137,8 @@ class LinkToSp(_Link):
     def claim(self, task: str, claim: bytes, keys: ParticipantKeys) -> PaidClaim:
         return self._ask(ParticipantSp.claim, task, claim, keys)
 
-    def pay_to(self, task: str, sealed: bytes, keys: ParticipantKeys) -> None:
-        self._ask(ParticipantSp.pay_to, task, sealed, keys)
+    def pay_to(self, task: str, sealed: bytes, keys: ParticipantKeys) -> bytes:
+        return self._ask(ParticipantSp.pay_to, task, sealed, keys)
 
     def pay_words(self, task: str, keys: ParticipantKeys) -> Mapping[int, PayWord]:
         return self._ask(ParticipantSp.pay_words, task, keys)
@@ -263,8 +263,8 @@ class SpFront:
     def claim(self, task: str, claim: bytes, _keys: ParticipantKeys) -> PaidClaim:
         return self._sp().claims.pay(task, claim)
 
-    def pay_to(self, task: str, sealed: bytes, keys: ParticipantKeys) -> None:
-        self._sp().claims.pay_to(task, keys.who, sealed)
+    def pay_to(self, task: str, sealed: bytes, keys: ParticipantKeys) -> bytes:
+        return self._sp().claims.pay_to(task, keys.who, sealed)
 
     def pay_words(self, task: str, keys: ParticipantKeys) -> Mapping[int, PayWord]:
         return self._sp().claims.pay_words(task, keys.who)

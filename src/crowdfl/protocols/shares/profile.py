@@ -312,7 +312,7 @@ class SharesProfile:
             if now is not None:
                 records.put(replace(now, seed=b"", heard=(), sums=""), number)
         kept = KeptOpened.kind, KeptVoid.kind, BonusWord.kind
-        return KeptRound.kind, claims.KeptReward.kind, claims.KeptClaim.kind, *kept
+        return KeptRound.kind, claims.KeptReward.kind, claims.KeptClaim.kind, claims.KeptPlace.kind, *kept
 
     def rewarded(self, spec: TaskSpec, records: Look) -> Iterator[tuple[int, str]]:
         """Everyone in a record, where the task pays."""

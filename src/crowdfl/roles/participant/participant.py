@@ -16,7 +16,7 @@ from crowdfl.crypto.blocks import Block
 from crowdfl.crypto.compute import Progress
 from crowdfl.crypto.paillier.pctd import FreshRandomizers, PublicKey, RandomizerSource
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
-from crowdfl.documents.destination import Destination, checked
+from crowdfl.documents.destination import Destination, checked, destination_name
 from crowdfl.documents.signed import (
     Appointment,
     ClaimsExtension,
@@ -63,11 +63,12 @@ from crowdfl.protocols.capabilities import (
     DealsFiles,
     FollowsModel,
     PaysByRecord,
+    PaysOpenly,
     ReadsRecords,
     ScalesDown,
     TakesRandomizers,
 )
-from crowdfl.protocols.claims import BONUS
+from crowdfl.protocols.claims import BONUS, PlaceNote, open_place_kept
 from crowdfl.protocols.profile import (
     Average,
     ParticipantKeys,
@@ -113,7 +114,9 @@ class ParticipantSp(Protocol):
     ) -> bytes: ...  # CSP's word on a round that was given up
     def reward(self, task: str, number: int, keys: ParticipantKeys) -> bytes: ...
     def claim(self, task: str, claim: bytes, keys: ParticipantKeys) -> PaidClaim: ...
-    def pay_to(self, task: str, sealed: bytes, keys: ParticipantKeys) -> None: ...
+    def pay_to(
+        self, task: str, sealed: bytes, keys: ParticipantKeys
+    ) -> bytes: ...  # CSP's word, if a note came with it
     def pay_words(self, task: str, keys: ParticipantKeys) -> Mapping[int, PayWord]: ...
     def leave(self, task: str, keys: ParticipantKeys, *, withdraw: bool) -> dict[str, list[int]]: ...  # `Sp.withdraw`'s
 
@@ -933,10 +936,23 @@ class Participant:
         """What SP does not have yet; `again` also what it may have lost."""
         sealed, counter = self.destination
         if counter and (again or not self.blobs.has(f"destinations/{counter}-sent")):
-            self.sp.pay_to(self.task, sealed, self.keys)
+            self._send_place(sealed, counter)
             if not self.blobs.has(f"destinations/{counter}-sent"):
                 self.blobs.put(f"destinations/{counter}-sent", b"")
                 self.on_event("pay to", {})
+
+    def _send_place(self, sealed: bytes, counter: int) -> None:
+        """Where CSP's records say what was earned, with a note for CSP: what is never claimed is paid there, and not lost."""
+        settings, key = self.definition.settings, self.side.csp_key
+        profile = profile_named(settings.profile)
+        if not isinstance(profile, PaysOpenly) or not profile.pays_openly(settings):
+            self.sp.pay_to(self.task, sealed, self.keys)
+            return
+        name = destination_name(sealed)
+        note = PlaceNote.made(self.task, self.keys.who, name, counter, self.keys.signing)
+        kept = self.sp.pay_to(self.task, sealed + note.to_bytes(), self.keys)
+        open_place_kept(kept, note, key)
+        replace_blob(self.blobs, "place-kept", kept)
 
     def states(self) -> dict[int, str]:
         """By round, the digest of what this participant held after it; of a task with a server step."""

@@ -58,6 +58,7 @@ class Sp:
             _Chore(" end", self.steps.end_due, self.steps.hear_last_end),
             _Chore(" claims", extension.due, extension.step),
             _Chore(" opened", self.steps.opened_due, self.steps.tell_opened),
+            _Chore(" unclaimed", self.claims.unclaimed_due, self.claims.pay_unclaimed),
         )
         self._under_way: dict[str, Future[bool]] = {}  # by task
         self._due_since: dict[str, float] = {}  # by task and chore

@@ -301,9 +301,12 @@ class SpClient:
         reply = own.service.call("POST", place, claim, media_type=OCTETS, repeatable=False)
         return PaidClaim(*(reply.amounts(name) for name in ("paid", "unused", "disputed")))
 
-    def pay_to(self, task: str, sealed: bytes, keys: ParticipantKeys | None = None) -> None:
+    def pay_to(self, task: str, sealed: bytes, keys: ParticipantKeys | None = None) -> bytes:
         own = self._as(keys)
-        own.service.call("PUT", f"/v1/tasks/{task}/participants/{own.who}/destination", sealed, media_type=OCTETS)
+        reply = own.service.call(
+            "PUT", f"/v1/tasks/{task}/participants/{own.who}/destination", sealed, media_type=OCTETS
+        )
+        return reply.octets()
 
     def pay_words(self, task: str, keys: ParticipantKeys | None = None) -> dict[int, PayWord]:
         own = self._as(keys)

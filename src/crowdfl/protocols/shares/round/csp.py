@@ -7,7 +7,7 @@ begun, every failure is one and the same error and ends it: nothing is ever comp
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 
 from crowdfl.crypto.compute import Backend, default_backend, run_work
@@ -331,10 +331,8 @@ class SharesCsp:
     def answer(self, records: Look, request: bytes) -> Outcome:
         """What can be refused without any harm is raised, and changes nothing; whatever ends the round is an outcome."""
         kind = Message.kind_of(request)
-        if kind == claims.BonusRequest.kind and self._shape.bonus:
-            return self._bonus(records, claims.BonusRequest.from_bytes(request, self._shape.limits()))
-        if kind == RoundOpened.kind and self._shape.bonus:
-            return self._note_opened(records, RoundOpened.from_bytes(request, self._shape.crowd_limits))
+        if kind in self._open_requests:
+            return self._open_requests[kind](records, request)
         if claims.is_claim(request) and self._shape.payment:
             return self.party.send(self._claims().answer(records, request))
         if kind == EndRequest.kind:
@@ -377,8 +375,9 @@ class SharesCsp:
             return self.party.send(RoundRecord.from_bytes(kept.record, self._shape.limits()))
         return self.party.send(RoundEnd.from_bytes(kept.end, self._shape.limits()).sign(self._keys.signing))
 
-    def _note_opened(self, records: Look, message: RoundOpened) -> bytes:
+    def _note_opened(self, records: Look, request: bytes) -> bytes:
         """Whom a round asks, as long as nothing of it has come: who is drawn later is asked too."""
+        message = RoundOpened.from_bytes(request, self._shape.crowd_limits)
         state = CspRecords(records, self._shape, self._number(message))
         state.require_under_way()
         if state.round is not None:
@@ -389,8 +388,9 @@ class SharesCsp:
         records.put(KeptOpened(tuple(drawn), enrolled), state.number)
         return self.party.send(message)
 
-    def _bonus(self, records: Look, message: claims.BonusRequest) -> bytes:
+    def _bonus(self, records: Look, request: bytes) -> bytes:
         """Once: no step of a round is taken after it, so that nobody is in who stays away from now on."""
+        message = claims.BonusRequest.from_bytes(request, self._shape.limits())
         if message.task != self._shape.spec.name:
             raise ProtocolError("a request for the bonus of another task")
         word = records.get(BonusWord)
@@ -429,6 +429,30 @@ class SharesCsp:
             return None
         amount = open_part(self._shape, RoundRecord.from_bytes(round_.record, self._shape.limits()), who)
         return None if amount is None else earned_openly(amount, payment)
+
+    @cached_property
+    def _open_requests(self) -> Mapping[int, Callable[[Look, bytes], bytes]]:
+        """By kind, what is answered where CSP's records say what everyone has earned; of a hidden reward nobody but its owner
+        knows it."""
+        if not self._shape.payment or self._shape.is_reward_hidden:
+            return {}
+        bonus = (
+            {claims.BonusRequest.kind: self._bonus, RoundOpened.kind: self._note_opened} if self._shape.bonus else {}
+        )
+        return {claims.PlaceNote.kind: self._place, claims.UnclaimedRequest.kind: self._unclaimed} | bonus
+
+    def _place(self, records: Look, request: bytes) -> bytes:
+        note = claims.PlaceNote.from_bytes(request, self._shape.limits())
+        return self.party.send(self._claims().keep_place(records, note))
+
+    def _unclaimed(self, records: Look, request: bytes) -> bytes:
+        message = claims.UnclaimedRequest.from_bytes(request, self._shape.limits())
+        if message.task != self._shape.spec.name:
+            raise ProtocolError("a request for what is unclaimed of another task")
+        who, rounds = message.participant, self._shape.spec.settings.rounds
+        found = {number: self.reward(records, number, who) for number in range(rounds + 1)}
+        earned = {number: one.masked for number, one in found.items() if one is not None}
+        return self.party.send(self._claims().unclaimed(records, who, earned))
 
     def _bonus_earned(self, word: BonusWord | None, who: str) -> claims.Earned | None:
         """A bonus is one item, of one device of a person."""
