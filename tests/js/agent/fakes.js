@@ -303,6 +303,7 @@ const SIMPLE = {
   requireCompany: (/** @type {any} */ task, least = 5) => {
     if (task.minParticipants < least) throw new TooFewParticipants(`as few as ${task.minParticipants}`);
   },
+  placeNote: async () => null,
   takesPlace: (/** @type {string} */ invitation) => invitation.includes("replaces"),
   signConsent: async (/** @type {any} */ { task, body }, /** @type {any} */ keys, /** @type {number} */ at, language = "") =>
     `crowdfl consent S ${JSON.stringify({ task, version: body.consent.version, language, at, who: keys.who })}`,

@@ -139,9 +139,9 @@ export class Platform {
     return { paid: reply.amounts("paid"), unused: reply.amounts("unused"), disputed: reply.amounts("disputed") };
   }
 
-  /** Where this participant is to be paid, for the payer alone. @param {string} task @param {Bytes} sealed @param {Keys} keys */
+  /** Where this participant is to be paid, for the payer alone; behind it the note to CSP, whose signed word is the answer. @param {string} task @param {Bytes} sealed @param {Keys} keys */
   async payTo(task, sealed, keys) {
-    await this._sp.call({ method: "PUT", target: `${placeOf(task, keys)}/destination`, body: sealed, mediaType: OCTETS, keys });
+    return (await this._sp.call({ method: "PUT", target: `${placeOf(task, keys)}/destination`, body: sealed, mediaType: OCTETS, keys })).octets();
   }
 
   /** Where this participant's money stands, of what it has claimed. @param {string} task @param {Keys} keys @returns {Promise<PayWord[]>} */

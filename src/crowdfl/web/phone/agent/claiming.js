@@ -65,6 +65,7 @@ export class Claims {
     let { rounds } = contents;
     for (;;) {
       try {
+        if (status.state === "settled" && (await this._isBooked(rounds))) return this._kept.booked();
         if (status.state === "settled") throw new TooLate("the platform says that the time to claim is over");
         await this._send(await this._made({ ...contents, rounds }), status);
         if (rounds.length === contents.rounds.length) await this._kept.change({}, ["not-paid"]);
@@ -79,12 +80,25 @@ export class Claims {
     }
   }
 
-  /** Have SP say where the money stands, once something was claimed; kept, for a page without a network. */
+  /**
+   * Have SP say where the money stands; kept, for a page without a network. What was booked for a person who had said where to be paid
+   * needs no claim.
+   */
   async askPay() {
-    if (!(await this._kept.answers()).size) return;
+    if (!(await this._kept.answers()).size && !(await this._kept.has("place-kept"))) return;
     const { platform, task } = this._context;
-    await this._kept.put("pay-words", await platform.pay(task, await this._context.keys()));
+    const words = await platform.pay(task, await this._context.keys());
+    const [rewards, answers] = [await this._kept.rewards(), await this._kept.answers()];
+    const booked = words.filter(({ round, amount }) => !answers.has(round) && rewards.get(round) === BigInt(amount));
+    await this._kept.change({ "pay-words": words, ...Object.fromEntries(booked.map(({ round, amount }) => [named(round, "answer"), { how: "paid", amount }])) });
     this._context.tell("pay words", {});
+  }
+
+  /** Whether SP has booked all of it without a claim. @param {number[]} rounds */
+  async _isBooked(rounds) {
+    await this.askPay();
+    const answers = await this._kept.answers();
+    return rounds.every((round) => answers.has(round));
   }
 
   /**

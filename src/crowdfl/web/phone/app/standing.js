@@ -3,6 +3,7 @@
 import { formatTime, money } from "../../web/common/format.js";
 import { language, t, together } from "../../web/common/text.js";
 import { textsIn } from "../protocol/texts.js";
+import { isPaid } from "../protocol/amounts.js";
 import { PAY_STATES } from "../agent/api.js";
 import { total } from "../agent/claiming.js";
 import { plainly } from "./messages.js";
@@ -66,8 +67,9 @@ function inRound(campaign, reached) {
   if (!last || FINISHED.includes(last.state)) return null;
   const values = { round: last.number, of: roundsOf(campaign) };
   const until = last.state === "open" && last.deadline !== null ? t("standing.until", { when: formatTime(last.deadline) }) : "";
-  if (last.mine === "arrived") return said(t("standing.arrived", values), last.state === "open" ? t("standing.nothingToDo") : t("standing.addedUp"));
-  if (last.mine === "late") return said(t("standing.late", values), t("standing.nothingToDo"));
+  const isLast = last.number >= roundsOf(campaign);
+  if (last.mine === "arrived") return said(t("standing.arrived", values), isLast ? comeBack(campaign) : last.state === "open" ? t("standing.nothingToDo") : t("standing.addedUp"));
+  if (last.mine === "late") return said(t("standing.late", values), isLast ? comeBack(campaign) : t("standing.nothingToDo"));
   if (last.mine === "unused") return said(t("standing.unused", values), t("standing.waitsForNext"));
   if (last.mine === "refused") return said(t("standing.refused", values), t("standing.waitsForNext"));
   if (last.mine === "undrawn") return said(t("standing.notDrawn", values), t(last.state === "open" ? "standing.mayBeDrawn" : "standing.waitsForNext"));
@@ -75,6 +77,14 @@ function inRound(campaign, reached) {
   if (last.mine === "sending") return said(t(reached ? "standing.sending" : "standing.kept", values), until);
   if (last.mine === "nothing" || !campaign.contributed) return said(t("standing.recordFirst", values), together(until, unsaid(campaign)), "record");
   return said(t("standing.open", values), together(until, t("standing.keepOpen")));
+}
+
+/** After the last round: when to come back, and for what. @param {Campaign} campaign */
+function comeBack({ definition, claim, payTo, rounds }) {
+  if (!definition || !isPaid(definition) || claim.until === null) return t("standing.lastThanks");
+  const when = formatTime(rounds.at(-1)?.deadline ?? definition.rounds_until);
+  const until = formatTime(claim.until);
+  return payTo.asked && payTo.to === null ? t("standing.sayWhere", { when, until }) : t("standing.comeBack", { when, until });
 }
 
 /** What was recorded waits for its owner's word. @param {Campaign} campaign */
@@ -85,7 +95,7 @@ function between(campaign) {
   const { rounds, next, contributed } = campaign;
   const last = rounds.at(-1);
   const act = contributed ? null : "record";
-  if (last && last.number >= roundsOf(campaign)) return said(t("standing.lastDone"), t("standing.lastDoneMore"));
+  if (last && last.number >= roundsOf(campaign)) return said(t("standing.lastDone"), comeBack(campaign));
   const before = last ? t("standing.ready") : company(campaign);
   const more = together(act ? unsaid(campaign) || t("standing.recordNow") : before, act && !last && before);
   if (next) return said(t(last ? "standing.nextAt" : "standing.firstAt", { when: formatTime(next) }), more, act);

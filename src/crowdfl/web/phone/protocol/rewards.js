@@ -1,7 +1,7 @@
 // Rewards and their claim, as protocols/claims.py: CSP's sealed and signed half, less SP's mask. By `samples` these hide a number
 // of samples and 2^128 times the total. Equal parts follow from CSP's signed record, and nothing is masked.
 
-import { bind, concat, fromNumber, sha256, toNumber, utf8 } from "./bytes.js";
+import { bind, concat, equal, fromNumber, sha256, toNumber, utf8 } from "./bytes.js";
 import { limitsOf } from "./bundle.js";
 import { parseRecord, standing } from "./average.js";
 import { ClaimRefused, ProtocolError, RewardOutOfRange, SealBroken, UploadRejected } from "./errors.js";
@@ -114,6 +114,29 @@ function payable({ pay, payment }, opened) {
 function commit(mask, salt) {
   const length = Uint8Array.of(salt.length >>> 8, salt.length);
   return sha256(concat(utf8("crowdfl commitment 1"), length, salt, fromNumber(mask)));
+}
+
+const PLACE_NOTE = 98;
+const PLACE_KEPT = 99;
+
+/**
+ * The owner's signed word to CSP which destination is the newest: what is never claimed goes there, of pay that follows from CSP's record.
+ * @param {SharesTask} task @param {Keys} keys @param {Bytes} destination The hash of the sealed one. @param {number} counter @returns {Promise<Bytes | null>}
+ */
+export async function placeNote(task, keys, destination, counter) {
+  if (!task.payment || !claimsEarly(task)) return null;
+  const fields = [task.task, keys.who, destination, counter];
+  const unsigned = encode(PLACE_NOTE, [...fields, new Uint8Array(0)]);
+  return encode(PLACE_NOTE, [...fields, await sign(keys, concat(utf8("crowdfl place 1"), unsigned))]);
+}
+
+/** CSP's signed word that it keeps this very one. @param {SharesTask} task @param {Bundle} bundle @param {Keys} keys @param {{ destination: Bytes, counter: number }} place @param {Bytes} kept */
+export async function checkPlaceKept(task, bundle, keys, { destination, counter }, kept) {
+  const [of, who, hash, number, signature] = decode(PLACE_KEPT, ["text", "text", "bytes", "number", "bytes"], kept);
+  await verify(bundle.cspSigning, concat(utf8("crowdfl place kept 1"), encode(PLACE_KEPT, [of, who, hash, number, new Uint8Array(0)])), signature);
+  if (of !== task.task || who !== keys.who || !equal(hash, destination) || number !== BigInt(counter)) {
+    throw new ClaimRefused("the second server has kept another place to be paid than this one");
+  }
 }
 
 /**
