@@ -62,7 +62,8 @@ def pain001(debtor: Debtor, transfers: Sequence[Transfer], message: str, now: da
         found = [one for one in transfers if one.currency == currency]
         _block(_into(whole, "PmtInf"), debtor, found, f"{message[:31]}-{currency}", now)
     ET.indent(root)
-    return ET.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
+    written: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
+    return written + b"\n"
 
 
 def _block(place: ET.Element, debtor: Debtor, transfers: Sequence[Transfer], name: str, now: datetime.datetime) -> None:

@@ -310,9 +310,9 @@ class SpClient:
 
     def pay_words(self, task: str, keys: ParticipantKeys | None = None) -> dict[int, PayWord]:
         own = self._as(keys)
-        rows = own.service.call("GET", f"/v1/tasks/{task}/participants/{own.who}/pay").json().get("rounds")
+        found: Any = own.service.call("GET", f"/v1/tasks/{task}/participants/{own.who}/pay").json().get("rounds")
         try:
-            return PayWord.by_round(rows)
+            return PayWord.by_round(found)
         except (FormatError, KeyError, TypeError, ValueError):
             raise ServiceUnavailable("the service's answer lacks rounds") from None
 
