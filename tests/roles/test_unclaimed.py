@@ -2,7 +2,7 @@
 
 import pytest
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.destination import destination_name
 from crowdfl.errors import BadSignature, ClaimRefused, NotReady, OlderDestination
 from crowdfl.protocols.claims import PayStatement, PlaceNote, UnclaimedRequest, open_place_kept

@@ -5,25 +5,19 @@ Beside the key lies its record: whom it believes, and what it has handed over. I
 
 import copy
 import csv
-import datetime
 import fcntl
 import io
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from decimal import Decimal
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crowdfl.cli.exchange import require_compared
-from crowdfl.cli.output import Json, csv_text, show, write_rows
-from crowdfl.crypto.sealing import ReaderKey
-from crowdfl.documents.pain001 import Debtor, Transfer, pain001
-from crowdfl.documents.payment_batch import Result, checked_why, open_batch, results_text
+from crowdfl.cli.output import Json, show, write_rows
 from crowdfl.errors import (
     FormatError,
     KeyFileDamaged,
@@ -33,23 +27,27 @@ from crowdfl.errors import (
     PayoutRefused,
     SettingsError,
 )
-from crowdfl.roles.payer import COLUMNS, Payer, PayerRecord, Payout, Row
-from crowdfl.roles.records import PayState
-from crowdfl.services.folders.public_part import read_part
-from crowdfl.storage.atomic import read_private_key, require_owner_only, write_private
 
-app = typer.Typer(help="Whoever pays people out: make a key, open what to pay, and where.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from crowdfl.roles.payer import Payer, PayerRecord, Row
+
+
+app = typer.Typer(no_args_is_help=True)
 _KeyFile = Annotated[Path, typer.Argument(metavar="KEY", help="The payer's private key. It never leaves this machine.")]
 _OPEN = (
-    PayState.WAITING,
-    PayState.FAILED,
-)  # what has failed is paid once its reason is gone: the record says what was paid
+    "waiting",
+    "failed",
+)  # `PayState`: what has failed is paid once its reason is gone; the record says what was paid
 _LONGEST_CELL = 1_500_000  # characters: a task's definition
 
 
 @app.command()
 def key(file: _KeyFile, as_json: Json = False) -> None:
     """Make a key, if there is none, and show its public half: for `payer_key` of SP and of its requesters."""
+    from crowdfl.crypto.sealing import ReaderKey
+    from crowdfl.roles.payer import PayerRecord
+    from crowdfl.storage.atomic import read_private_key, write_private
+
     if not file.exists():
         try:
             write_private(_record_of(file), _text(PayerRecord()))  # first: a key without its record could pay twice
@@ -71,6 +69,9 @@ def know(
     ] = None,
 ) -> None:
     """Believe this KGC who takes part in a task, and which key its CSP signs with. Safe to repeat."""
+    from crowdfl.cli.exchange import require_compared
+    from crowdfl.services.folders.public_part import read_part
+
     found = read_part(part)
     if found.role != "kgc" or found.key is None:
         raise SettingsError(
@@ -111,6 +112,8 @@ def open_payouts(
     as_json: Json = False,
 ) -> None:
     """Show how much goes where, once, as CSP and people have signed it. What does not fit is refused, not shown."""
+    from crowdfl.roles.payer import COLUMNS
+
     given = sys.stdin.read() if payouts == "-" else Path(payouts).read_text(encoding="utf-8")
     due, rows = _rows(given)
     with _opened(file) as payer:
@@ -133,16 +136,20 @@ def batch(
     bic: Annotated[str, typer.Option(help="Of its bank, where that wants it.")] = "",
 ) -> None:
     """Open a batch, once, and write what the office pays: pain.001 for IBANs, CSV for the rest, and a CSV for a spreadsheet."""
+    from crowdfl.cli.office import transfers_of, write_office
+    from crowdfl.documents.pain001 import Debtor
+    from crowdfl.documents.payment_batch import open_batch
+    from crowdfl.roles.payer import Payer
+
     with _opened(file) as payer:
         rows = open_batch(payer.key, batch.read_bytes())
         payer_of = Debtor(debtor, iban, bic) if debtor or iban else None
         trial = Payer(payer.key, copy.deepcopy(payer.record))
-        transfers = [_transfer(one) for one in trial.take(filter(_is_due, rows), rows)[0] if one.to.way == "iban"]
-        if transfers and payer_of is None:
+        if transfers_of(trial.take(filter(_is_due, rows), rows)[0]) and payer_of is None:
             raise SettingsError("this batch pays IBANs: say whose account pays, with --debtor NAME --iban IBAN")
         folder.mkdir(mode=0o700, parents=True)  # an old one is never written over: its payments may be under way
         found, refused = payer.take(filter(_is_due, rows), rows)
-        _write_office(folder, found, payer_of)
+        write_office(folder, found, payer_of)
     for one in refused:
         typer.echo(f"not paid: {one.row.get('participant')} of task {one.row.get('task')}: {one.why}", err=True)
     typer.echo(
@@ -162,55 +169,27 @@ def result(
     ] = None,
 ) -> None:
     """Say what became of a folder's payments: all were made, but those that failed. What failed is paid anew later."""
-    with open(folder / EXACT, encoding="utf-8", newline="") as kept:
-        rows = list(csv.DictReader(kept))
-    said = dict(_failure(one) for one in failed or ())
+    from crowdfl.cli.office import failures, payments_in, results_of
+    from crowdfl.storage.atomic import write_private
+
+    rows, said = payments_in(folder), failures(failed or ())
     if strangers := said.keys() - {row["key"] for row in rows}:
         raise SettingsError(f"{folder} has no payment {sorted(strangers)[0]}")
     with _opened(file) as payer:
         for row in rows:
             if row["key"] in said:
                 payer.record.undo(row["task"], row["participant"], row["key"])
-    found = [_result(row, said) for row in rows]
-    write_private(out, results_text(found).encode(), overwrite=True)
-    typer.echo(f"{len(found) - len(said)} paid, {len(said)} failed: give {out} to the platform's operator")
-
-
-def _result(row: Row, failed: Mapping[str, str]) -> Result:
-    key = row["key"]
-    return Result(row["task"], key, "failed", failed[key]) if key in failed else Result(row["task"], key, "paid")
-
-
-EXACT, SHEET, BANK = "payments.csv", "payments-for-a-spreadsheet.csv", "bank.pain.001.xml"
-
-
-def _write_office(folder: Path, found: list[Payout], debtor: Debtor | None) -> None:
-    """Each for its owner's eyes alone. The bank's file has the IBANs; the others have everything, exact, and for eyes."""
-    rows = [one.row() for one in found]
-    write_private(folder / EXACT, csv_text(rows, COLUMNS, exact=True).encode())
-    write_private(folder / SHEET, csv_text(rows, COLUMNS, exact=False).encode())
-    transfers = [_transfer(one) for one in found if one.to.way == "iban"]
-    if transfers and debtor is not None:
-        now = datetime.datetime.now(datetime.UTC)
-        write_private(folder / BANK, pain001(debtor, transfers, f"crowdfl-{now:%Y%m%d%H%M%S}", now))
-
-
-def _transfer(payout: Payout) -> Transfer:
-    row = payout.row()
-    words = f"{row['task'][:8]} {row['participant']}"
-    return Transfer(row["key"], Decimal(row["amount"]), row["currency"], payout.to.to, row["participant"], words)
-
-
-def _failure(text: str) -> tuple[str, str]:
-    key, mark, why = text.partition("=")
-    if not mark:
-        raise SettingsError(f"--failed takes KEY=WHY, not {text[:80]!r}")
-    return key.strip(), checked_why(why)
+    write_private(out, results_of(rows, said).encode(), overwrite=True)
+    typer.echo(f"{len(rows) - len(said)} paid, {len(said)} failed: give {out} to the platform's operator")
 
 
 @contextmanager
-def _opened(file: Path) -> Iterator[Payer]:
+def _opened(file: Path) -> "Iterator[Payer]":
     """The payer, alone; what its record has become is on disk when this ends."""
+    from crowdfl.crypto.sealing import ReaderKey
+    from crowdfl.roles.payer import Payer, PayerRecord
+    from crowdfl.storage.atomic import read_private_key, require_owner_only, write_private
+
     with open(file, "rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)  # several programs may pay at once
         own = ReaderKey(read_private_key(file))
@@ -236,11 +215,11 @@ def _record_of(file: Path) -> Path:
     return file.with_name(f"{file.name}.record.json")
 
 
-def _text(record: PayerRecord) -> bytes:
+def _text(record: "PayerRecord") -> bytes:
     return (json.dumps(record.body(), indent=1) + "\n").encode()
 
 
-def _rows(text: str) -> tuple[Callable[[Row], bool], list[Row]]:
+def _rows(text: str) -> "tuple[Callable[[Row], bool], list[Row]]":
     """Payments, and which of them to make: of a list those that nobody has begun and whose owners said where to pay; or the one
     that a payout program is given."""
     if not text.lstrip().startswith(("[", "{")):
@@ -259,11 +238,11 @@ def _rows(text: str) -> tuple[Callable[[Row], bool], list[Row]]:
     return _is_due if is_list else _is_begun, [{name: str(value) for name, value in row.items()} for row in rows]
 
 
-def _is_due(row: Row) -> bool:
+def _is_due(row: "Row") -> bool:
     return row.get("state") in _OPEN and bool(row.get("destination"))
 
 
-def _is_begun(row: Row) -> bool:
+def _is_begun(row: "Row") -> bool:
     if row.get("state") not in _OPEN:
         raise PayoutRefused("this payment is not the one that a program is given to make: give a list of payments")
     return True

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from crowdfl.errors import RoundNotOpen, SettingsError, TaskNotEnded, UnknownParticipant
+from crowdfl.errors import RoundNotOpen, SettingsError, TaskNotEnded, TaskUnreadable, UnknownParticipant
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ports import Clock, SpStore
 from crowdfl.roles.records import (
@@ -20,6 +20,7 @@ from crowdfl.roles.records import (
     StoredTask,
     TaskState,
     Tombstone,
+    UnreadableTask,
 )
 from crowdfl.roles.retention import Held
 from crowdfl.roles.sp.core import ENDED, LedgerPorts
@@ -201,6 +202,31 @@ def due_rows(store: SpStore, task: str, now: float) -> list[Row]:
     due = [row for row in rows if row["state"] in (PayState.WAITING, PayState.FAILED) and row["destination"]]
     papers = {name: rows[0][name] for name in ("appointment", "definition")} if rows else {}
     return [row | (papers if place == 0 else {}) for place, row in enumerate(due)]
+
+
+def held_rows(store: SpStore, unread: UnreadableTask) -> list[Row]:
+    """Instalments of a task that cannot be read: none of them runs. In which currency, nobody can say."""
+    note = f"held: {unread.why}"
+    try:
+        found = store.payments(unread.task)
+    except TaskUnreadable:
+        found = []
+    rows = [
+        (
+            one.task,
+            one.who,
+            f"{in_cents(one.amount):f}",
+            "",
+            str(one.pay_state(0.0, has_place=False)),
+            0,
+            one.attempts,
+            one.key,
+            note,
+        )
+        for one in found
+    ]
+    rows = rows or [(unread.task, "", "", "", "", 0, 0, "", note)]
+    return [dict.fromkeys(PAYMENT_COLUMNS, "") | dict(zip(PAYMENT_COLUMNS, row, strict=False)) for row in rows]
 
 
 class _PayerView:

@@ -12,7 +12,7 @@ after it. It tells what the records of all rounds tell.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from crowdfl.crypto.sealing import SigningKey, verify
+from crowdfl.crypto.signing import SigningKey, verify
 from crowdfl.errors import ProtocolError
 from crowdfl.protocols.messages import Limits, Message, RoundRequest
 
