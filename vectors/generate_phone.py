@@ -30,6 +30,8 @@ SETTINGS: Body = {
     "distance_floor": None,
     "lanes": 1024,
     "pay": None,
+    "each": None,
+    "bonus": None,
     "weighting": "samples",
     "check": "bounds",
     "max_norm": 5.0,
@@ -53,6 +55,7 @@ SETTINGS: Body = {
     "server_squares": 0.99,
     "server_floor": 0.001,
 }
+FIXED: Body = {"pay": "fixed", "each": "2.00", "bonus": "1.00", "budget": "24.00"}
 NOISE: Body = {"weighting": "equal", "decimals": 3, "epsilon": 8.0, "noise": "any", "sigma": 5546}
 TRAINING: Body = {"learner": "network", "layers": [32], "labels": ["sitting", "walking"], "rate": 0.005, "epochs": 20}
 
@@ -177,6 +180,7 @@ def definitions() -> list[Json]:
         good("noise", json.dumps(definition(settings=SETTINGS | NOISE))),
         good("in several languages, with a consent", json.dumps(definition(consent=CONSENT, texts={"de": GERMAN}))),
         good("no budget", json.dumps(definition(settings=SETTINGS | {"budget": None, "max_norm": None}))),
+        good("fixed pay", json.dumps(definition(settings=SETTINGS | FIXED))),
         good(
             "whole numbers where fractions may be",
             json.dumps(definition(settings=SETTINGS | {"clip": 2, "max_norm": 5, "budget": 7})),
@@ -355,6 +359,8 @@ ESTIMATES: list[tuple[Body, Body, tuple[int, int, int, int] | None]] = [
     ({"budget": "1.00"}, {"goal": 7}, (250_000, 428_571, 142_857, 142_857)),
     ({"per_round": 8}, {"start_with": 12}, (9_000_000, 13_500_000, 4_500_000, 4_500_000)),
     ({"per_round": 8}, {"start_with": None, "goal": 6}, (9_000_000, 18_000_000, 6_000_000, 6_000_000)),
+    (FIXED, {}, (0, 7_000_000, 2_000_000, 2_000_000)),
+    (FIXED | {"per_round": 8, "budget": "16", "bonus": None}, {}, (0, 6_000_000, 2_000_000, 2_000_000)),
     ({"pay": "samples", "rounds": 1, "budget": 12}, {}, (1_000_000, 2_400_000, 1_000_000, 2_400_000)),
     ({"budget": "0.000001"}, {}, (0, 0, 0, 0)),
     ({"budget": "0"}, {}, None),

@@ -32,7 +32,7 @@ def _of_steps(name: str) -> _Rule:
 
 
 _OF_SHARES = (
-    *("pay", "weighting", "check", "max_norm", "epsilon", "reference", "server_step"),
+    *("pay", "each", "bonus", "weighting", "check", "max_norm", "epsilon", "reference", "server_step"),
     *SERVER_STEPS["fedadam"],
 )
 _RULES = (
@@ -40,6 +40,8 @@ _RULES = (
     _Rule(("key_bits",), lambda task: task.profile != "shares", profiles_of("hardened", "paper")),
     _Rule(("total",), lambda task: task.profile == "hardened", profiles_of("hardened")),
     _Rule(("pay", "currency"), lambda task: task.budget is not None, "a `budget`"),
+    _Rule(("each", "bonus"), lambda task: task.pay == "fixed", 'pay = "fixed"'),
+    _Rule(("budget",), lambda task: task.pay != "fixed", 'another `pay` than "fixed", whose `each` says what is paid'),
     _Rule(("lanes",), lambda task: task.profile != "shares" or task.check == "bounds", 'check = "bounds"'),
     _Rule(
         ("max_samples",),

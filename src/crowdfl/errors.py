@@ -388,6 +388,10 @@ class UnknownPayment(CampaignError):
     """The task has no such payment."""
 
 
+class NoDestination(CampaignError):
+    """Nobody knows where somebody wants to be paid, so that nobody can say without a word how that was done."""
+
+
 class PayoutRefused(CampaignError):
     """What SP shows of a payment does not fit what others have signed, or what was paid before."""
 

@@ -5,6 +5,7 @@ error texts all come from these models. A field without a description is set by 
 """
 
 import base64
+import contextlib
 import datetime
 import ipaddress
 import math
@@ -390,8 +391,15 @@ class TaskSettings(Settings):
         default=1024,
         description="Size of the sketch that rewards rest on: more is more exact, and slower; 0: no rewards.",
     )
-    pay: Literal["none", "equal", "samples", "distance"] | None = _optional(
-        "equal", 'What rewards follow; "equal" in the profile "shares", else "distance", and no other.'
+    pay: Literal["none", "fixed", "equal", "samples", "distance"] | None = _optional(
+        "fixed",
+        'What rewards follow; in the profile "shares": "fixed", so much for each accepted round; "equal", parts of a `budget`; '
+        '"samples" or "distance". Else "distance", and no other.',
+    )
+    each: _Money | None = _optional("2.00", 'Of pay "fixed": for each round that counts a person\'s update.')
+    bonus: _Money | None = _optional(
+        "1.00",
+        'Of pay "fixed": once, after the last round, for who was counted in every round that asked them: docs/incentives.md.',
     )
     weighting: Literal["samples", "equal"] = Field(
         default="samples",
@@ -506,6 +514,21 @@ class TaskSettings(Settings):
         return accounting.epsilon_of(rho, float(self.delta or DELTA))
 
     @property
+    def each_round(self) -> int:
+        """Millionths for a person in a round, of pay `fixed`; else 0."""
+        return to_millionths(self.each or 0) if self.pay == "fixed" else 0
+
+    @property
+    def bonus_each(self) -> int:
+        """Millionths of a bonus, of pay `fixed`; else 0."""
+        return to_millionths(self.bonus or 0) if self.pay == "fixed" else 0
+
+    @property
+    def bonus_budget(self) -> int:
+        """Millionths for the bonuses of all who can get one: each was in one round at least."""
+        return self.bonus_each * min(self.max_participants, self.rounds * self.most_in_round)
+
+    @property
     def grace(self) -> float:
         """Seconds after a round's window in which late uploads are taken; an average is held for one window more."""
         return self.window if isinstance(self.late, str) else self.late
@@ -578,6 +601,30 @@ class TaskSettings(Settings):
         }
         if missing := [words for words, found in needed.items() if not found]:
             raise ValueError(f"`reference` needs {', '.join(missing)}")
+        return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _budget_of_fixed_pay(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """What a round is prepaid with follows from what it pays each, of the most people that it can have."""
+        each, people = given.get("each"), given.get("per_round") or given.get("max_participants", 36)
+        if given.get("pay") != "fixed" or given.get("budget") is not None or not isinstance(each, str | int | Decimal):
+            return given
+        if type(people) is not int:
+            return given
+        with contextlib.suppress(SettingsError):  # which is said of the amount itself
+            return {**given, "budget": f"{from_millionths(people * to_millionths(each)):f}"}
+        return given
+
+    @model_validator(mode="after")
+    def _fixed_pay_fits(self) -> Self:
+        """Every party computes it again."""
+        if self.pay != "fixed":
+            return self
+        if self.each is None or not self.each_round:
+            raise ValueError('pay = "fixed" pays `each` round: say how much, as in each = "2.00"')
+        if self.budget is None or to_millionths(self.budget) != self.each_round * self.most_in_round:
+            raise ValueError('with pay = "fixed", `budget` follows from `each` and how many people a round can have')
         return self
 
     @model_validator(mode="before")
@@ -714,9 +761,14 @@ class PlanSettings(Settings):
         """What a round keeps for uploads that are not used, in millionths."""
         return self.each_unused * (settings.most_in_round - (self.goal or settings.most_in_round))
 
-    def round_cost(self, settings: TaskSettings) -> int:
-        """What is prepaid for a round, in millionths."""
-        return to_millionths(settings.budget or 0) + self.unused_budget(settings)
+    def round_cost(self, settings: TaskSettings, *, first: bool = False) -> int:
+        """What is prepaid for a round, in millionths; with the first, all bonuses."""
+        bonuses = settings.bonus_budget if first else 0
+        return to_millionths(settings.budget or 0) + self.unused_budget(settings) + bonuses
+
+    def whole_cost(self, settings: TaskSettings) -> int:
+        """What the whole task is prepaid with."""
+        return settings.rounds * self.round_cost(settings) + settings.bonus_budget
 
     def needed(self, settings: TaskSettings, *, first: bool, over: bool = False) -> int:
         """How many must have joined before a round opens; `over`: nobody joins any more."""
@@ -778,7 +830,9 @@ class TaskOptions(TypedDict, total=False):
     max_participants: int
     max_samples: int
     lanes: int | None
-    pay: Literal["none", "equal", "samples", "distance"] | None
+    pay: Literal["none", "fixed", "equal", "samples", "distance"] | None
+    each: str | int | Decimal | None
+    bonus: str | int | Decimal | None
     weighting: Literal["samples", "equal"]
     check: Literal["bounds", "none"]
     max_norm: float | None

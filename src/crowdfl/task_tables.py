@@ -14,7 +14,8 @@ _KEYED = ("lanes", "key_bits")
 OWN_SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "shares": (
-            *("weighting", "max_norm", "check", "lanes", "pay", "epsilon", "delta", "noise", "reference"),
+            *("weighting", "max_norm", "check", "lanes", "pay", "each", "bonus"),
+            *("epsilon", "delta", "noise", "reference"),
             *("server_step", "server_rate", "server_momentum", "server_squares", "server_floor"),
         ),
         "hardened": ("total", *_KEYED),

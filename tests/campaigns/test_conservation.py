@@ -189,7 +189,7 @@ class Money(RuleBasedStateMachine):
         """The operator looks up what is unknown."""
         for payment in self.host.sp.store.payments(self.task, [PaymentState.UNKNOWN]):
             how = "paid" if payment.key in self.handed else "again"
-            resolve_payment(self.host.sp.ports, self.task, payment.key, how)
+            resolve_payment(self.host.sp.ports, self.task, payment.key, how, "by hand")
 
     @rule()
     def restart(self) -> None:

@@ -219,7 +219,9 @@ class Game:
         for payment in self.store.payments(self.task, [PaymentState.UNKNOWN, PaymentState.RUNNING]):
             if payment.state_at(self.clock.now()) is PaymentState.UNKNOWN:
                 how = "paid" if payment.key in self.handed else "again"
-                self.sp(lambda sp, named=payment.key, how=how: resolve_payment(sp.ports, self.task, named, how))
+                self.sp(
+                    lambda sp, named=payment.key, how=how: resolve_payment(sp.ports, self.task, named, how, "by hand")
+                )
         for one in self.store.disputes(self.task):
             how = self.rng.choice(["pay", "refuse"])
             self.sp(lambda sp, one=one, how=how: resolve_dispute(sp.ports, self.task, one.who, one.number, how))

@@ -233,7 +233,7 @@ class World:
         """The operator asks the bank about every payment of which nobody knows how it went."""
         for payment in self.truth.payments(self.task, [PaymentState.UNKNOWN]):
             known = payment.key in {one.key for one in self.hooked}
-            resolve_payment(self.host.sp.ports, self.task, payment.key, "paid" if known else "again")
+            resolve_payment(self.host.sp.ports, self.task, payment.key, "paid" if known else "again", "by hand")
 
     def claim(self, number: int, which: int = 0) -> None:
         if number not in self.people:

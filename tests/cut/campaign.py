@@ -330,7 +330,7 @@ class Campaign(Host):
             pass
         for payment in sp.store.payments(self.task, [PaymentState.UNKNOWN]):  # the operator asks the bank
             known = payment.key in {one.key for one in self.bank}
-            resolve_payment(sp.ports, self.task, payment.key, "paid" if known else "again")
+            resolve_payment(sp.ports, self.task, payment.key, "paid" if known else "again", "by hand")
 
     def _read(self, requester: Requester) -> None:
         self.averages = {n: requester.read(self.task, n) for n in self.script.rounds if self.accepted(n)}

@@ -251,7 +251,7 @@ def _operator(life: Life) -> None:
             if deposit.state is DepositState.PENDING:
                 Deposits(books).confirm(deposit.task, deposit.name, deposit.amount, "EUR")
         for payment in books.store.payments(states=[PaymentState.UNKNOWN]) if states else ():
-            resolve_payment(books, payment.task, payment.key, "paid" if bank.knows(payment) else "again")
+            resolve_payment(books, payment.task, payment.key, "paid" if bank.knows(payment) else "again", "by hand")
         time.sleep(_PAUSE)
 
 

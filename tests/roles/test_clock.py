@@ -386,7 +386,7 @@ def test_money_that_an_operator_decides_on_waits_for_the_clock(desk, jump):
     for books in (beside(desk), desk.sp.core.sure_books):
         for how in ("again", "paid"):
             with pytest.raises(ClockInDoubt):
-                resolve_payment(books, desk.task, payment.who, how)
+                resolve_payment(books, desk.task, payment.who, how, "by hand")
         with pytest.raises(ClockInDoubt):
             Deposits(books).confirm(desk.task, "late", 1, "EUR")
     assert desk.sp.store.payments(desk.task) == [running]

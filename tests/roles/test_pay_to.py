@@ -10,11 +10,22 @@ from crowdfl.crypto.sealing import ReaderKey, seal_to
 from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.destination import SEALED_BYTES, Destination, destination_name, open_destination
 from crowdfl.documents.signed import participant_name
-from crowdfl.errors import BadSignature, Conflict, DocumentError, FormatError, NotReady, SealBroken, SettingsError
+from crowdfl.errors import (
+    BadSignature,
+    Conflict,
+    DocumentError,
+    FormatError,
+    NoDestination,
+    NotReady,
+    PaymentFailed,
+    PaymentUnknown,
+    SealBroken,
+    SettingsError,
+)
 from crowdfl.protocols.claims import PayStatement
 from crowdfl.protocols.messages import Limits
 from crowdfl.roles.payer import PayerRecord
-from crowdfl.roles.records import PaymentState
+from crowdfl.roles.records import PaymentState, PayState
 from crowdfl.roles.sp.money import resolve_payment
 from crowdfl.roles.sp.operator import payment_rows
 from crowdfl.services.background.workers import PayoutCommand
@@ -116,7 +127,7 @@ def test_another_persons_destination_or_statement_is_refused(desk, office):
 
 
 def test_the_list_and_the_one_row_of_a_program_pay_the_same(desk, office, tmp_path):
-    """A program that SP runs opens what it is given on its standard input; what is running is not in a list."""
+    """A program that SP runs opens what it is given on its standard input; what it has opened no list pays again."""
     script = tmp_path / "pay.py"
     script.write_text(
         "import subprocess, sys\n"
@@ -132,7 +143,7 @@ def test_the_list_and_the_one_row_of_a_program_pay_the_same(desk, office, tmp_pa
     assert [one.state for one in desk.sp.store.payments(desk.task)] == [PaymentState.PAID, PaymentState.PAID]
     lines = [json.loads(line) for line in (tmp_path / "paid").read_text().splitlines()]
     assert [one["amount"] for (one,) in lines] == ["12.00", "12.00"]
-    row = rows(desk)[0] | {"state": "running"}
+    row = rows(desk)[0] | {"state": "waiting"}
     assert pays(desk, office, [row])[0] == []
     assert pays(desk, office, row | {"destination": ""})[1].code == 1, (
         "a program must not hear that nothing is to be paid"
@@ -247,6 +258,38 @@ def test_a_payer_pays_with_one_instalment_all_that_came_before(desk):
         resolve_payment(desk.sp.ports, desk.task, ann, "paid")
     resolve_payment(desk.sp.ports, desk.task, second.key, "paid")
     assert [one.state for one in desk.sp.store.instalments(desk.task, ann)] == [PaymentState.PAID] * 2
+
+
+def words(desk, place):
+    """What a phone, the operator's list and the console say of somebody's money."""
+    person = desk.crowd[place]
+    said = {number: (one.state, one.note) for number, one in person.sp.pay_words(desk.task, person.keys).items()}
+    listed = [PayState(one["state"]) for one in rows(desk) if one["participant"] == person.keys.who]
+    assert listed == [state for state, _ in said.values()]
+    return said
+
+
+def test_everyone_says_the_same_of_money_and_paid_means_paid(desk):
+    cleo = desk.crowd[2]
+    assert [one.state for one in cleo.claimed.pay_words.values()] == [PayState.EARNED]
+    cleo.claim()
+    assert words(desk, 2) == {1: (PayState.NO_DESTINATION, "")}
+    assert [one.state for one in cleo.claimed.pay_words.values()] == [PayState.NO_DESTINATION]
+    who = cleo.keys.who
+    with pytest.raises(NoDestination, match=who):
+        resolve_payment(desk.sp.ports, desk.task, who, "paid")
+    assert words(desk, 2) == {1: (PayState.NO_DESTINATION, "")}
+    resolve_payment(desk.sp.ports, desk.task, who, "paid", "voucher at the desk")
+    assert words(desk, 2) == {1: (PayState.PAID, "voucher at the desk")}
+    assert words(desk, 0) == {1: (PayState.WAITING, "")}
+    desk.sp.options.on_paid = lambda _payment: (_ for _ in ()).throw(PaymentFailed("account closed"))
+    desk.sp.payments.run_one()
+    assert words(desk, 0) == {1: (PayState.FAILED, "account closed")}
+    desk.sp.options.on_paid = lambda _payment: (_ for _ in ()).throw(PaymentUnknown("too slow"))
+    desk.sp.payments.run_one()
+    assert words(desk, 1) == {1: (PayState.FAILED, "too slow")}
+    resolve_payment(desk.sp.ports, desk.task, desk.crowd[1].keys.who, "paid")
+    assert words(desk, 1) == {1: (PayState.PAID, "")}
 
 
 def test_bytes_of_another_length_are_refused(desk):

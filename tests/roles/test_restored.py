@@ -296,7 +296,7 @@ def test_no_payment_of_a_backup_runs_by_itself(desk: Desk):
     assert "restored from a backup" in str(payment.error)
     assert desk.sp.payments.run_one() is False
     assert len(bank) == 1
-    resolve_payment(desk.sp.ports, desk.task, payment.who, "paid")
+    resolve_payment(desk.sp.ports, desk.task, payment.who, "paid", "by hand")
     assert desk.sp.payments.run_one() is False
     assert len(bank) == 1
 

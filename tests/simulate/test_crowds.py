@@ -144,7 +144,7 @@ def test_what_loading_raises_comes_out_with_the_name() -> None:
         ({"data": lambda: 1, "people": 5}, r"expected data\(name\)"),
         ({"people": 5}, "`people` says who there is"),
         ({"engine": "fast"}, '"crowd" or "roles"'),
-        ({"engine": "crowd", "profile": "hardened", "lanes": 0}, "plays the profile shares"),
+        ({"engine": "crowd", "profile": "hardened", "lanes": 0}, "does not play the profile hardened"),
         ({"engine": "roles", "in_the_clear": fedavg, "lanes": None}, "`in_the_clear` has none"),
         ({"evaluate_per_round": 0}, "`evaluate_per_round` is 0"),
         ({"evaluate_per_round": 10}, "expected 1 to 9"),

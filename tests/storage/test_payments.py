@@ -13,7 +13,7 @@ from tests.subprocesses import until
 
 from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.signed import Definition
-from crowdfl.errors import Conflict, PaymentFailed, PaymentUnknown, SettingsError, UnknownPayment
+from crowdfl.errors import Conflict, NoDestination, PaymentFailed, PaymentUnknown, SettingsError, UnknownPayment
 from crowdfl.roles.ports import ManualClock, SpStore
 from crowdfl.roles.records import PaymentState, StoredPayment, StoredTask, TaskState
 from crowdfl.roles.sp.core import SpOptions
@@ -157,7 +157,7 @@ def test_a_late_answer_of_an_earlier_attempt_changes_nothing(bank: Bank, ends: E
         assert slow.wait(PATIENCE)
         bank.pay(payment)
 
-    resolve_payment(bank, bank.task, "bob", "paid")
+    resolve_payment(bank, bank.task, "bob", "paid", "cash")
     runners = [threading.Thread(target=bank.payments(pay, owner="a process").run_one) for pay in (first, second)]
     runners[0].start()
     until(lambda: bank.state("ada") is PaymentState.RUNNING)
@@ -205,9 +205,9 @@ def test_a_payment_is_named_by_its_key_where_its_participant_has_several(bank: B
     bank.owes("ada", sequence=4)
     with pytest.raises(Conflict, match=bank.found("ada", 4).key):
         resolve_payment(bank, bank.task, "ada", "paid")
-    resolve_payment(bank, bank.task, bank.found("ada", 4).key, "paid")
+    resolve_payment(bank, bank.task, bank.found("ada", 4).key, "paid", "cash")
     assert bank.state("ada") is PaymentState.PENDING, "nobody but a payer pays all that came before with one"
-    resolve_payment(bank, bank.task, "ada", "paid")
+    resolve_payment(bank, bank.task, "ada", "paid", "cash")
     assert bank.state("ada") is PaymentState.PAID
     resolve_payment(bank, bank.task, "ada", "paid")
 
@@ -271,14 +271,20 @@ def test_the_operator_decides_what_is_unknown(bank: Bank):
         resolve_payment(bank, bank.task, "bob", "perhaps")
 
 
-def test_an_operator_who_pays_by_hand_says_so(bank: Bank):
-    """Without a program payments wait; one that is under way is not the operator's to end."""
+def test_an_operator_who_pays_by_hand_says_how(bank: Bank):
+    """Without a program payments wait; one that is under way is not the operator's to end. Nobody said where."""
     none = Payments(bank, SpOptions(lease_seconds=NEVER))
     assert none.run_one() is False
-    resolve_payment(bank, bank.task, "bob", "paid")
+    with pytest.raises(NoDestination, match="cash"):
+        resolve_payment(bank, bank.task, "bob", "paid")
+    with pytest.raises(SettingsError, match="line"):
+        resolve_payment(bank, bank.task, "bob", "paid", "a\x07b")
+    assert bank.state("bob") is PaymentState.PENDING
+    resolve_payment(bank, bank.task, "bob", "paid", "cash")
     with hooks_under_way(bank, NEVER), pytest.raises(Conflict, match="running"):
         resolve_payment(bank, bank.task, "ada", "paid")
     assert bank.told == ["ada"]
+    assert bank.found("bob").note == "cash"
 
 
 def test_the_key_of_a_payment_is_its_own_and_stays(bank: Bank):

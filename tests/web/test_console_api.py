@@ -259,8 +259,8 @@ def test_a_payment_that_is_unknown_waits_for_the_operators_word(world):
     assert [row["who"][0] for row in sections["payments"].values()] == ["b", "a"]
     assert [(row["sequence"], row["on_sp_word"]) for row in sections["payments"].values()] == [(3, "500000")] * 2
     assert {row["state"]: row["amount"] for row in sections["payouts"].values()} == {
-        "pending": "7000000",
-        "unknown": "7000000",
+        "waiting": "7000000",
+        "failed": "7000000",
     }
     place = f"tasks/{task}/payments/{'b' * 20}/resolution"
     assert operator.post(place, {"how": "maybe"}).status_code == 422

@@ -246,7 +246,7 @@ def test_a_phone_takes_part_is_closed_goes_offline_and_is_paid(platform, request
     assert states.nth(1).inner_text().split()[1:] == re.findall("....", state[:16])
     page.get_by_role("link", name="Back", exact=True).click()
     page.get_by_role("link", name="See my earnings").click()
-    expect(page.get_by_text("is claimed. Whoever runs the platform has booked it")).to_be_visible()
+    expect(page.get_by_text("It is claimed. Below is what became of it.")).to_be_visible()
     earned = amount_in(page.locator(".headline").inner_text())
     kept = page.evaluate(
         "async () => (await (await caches.open((await caches.keys())[0])).keys()).map(({ url }) => url)"
@@ -282,18 +282,18 @@ def test_a_phone_claims_while_the_task_runs_and_a_lost_reply_costs_nothing(
         take_part(person, trainer, 1)
     expect(page.locator(".headline")).to_have_text("Your contribution to round 2 of 2 has arrived.", timeout=LATER)
     page.get_by_role("link", name="Details of pay").click()
-    booked = page.get_by_text("€12.00 is claimed. Whoever runs the platform has booked it, and will pay it out.")
+    booked = page.get_by_text("€12.00: waiting for payment")
     expect(booked).to_be_visible(timeout=LATER)
     assert requester.sp.status(task)["state"] == "running"
     assert len(claims) == 2
     assert claims[0] == claims[1]
     rows = page.get_by_role("table", name="Round by round").get_by_role("row")
-    assert rows.nth(1).inner_text().split("\t")[1:3] == ["€12.00", "claimed"]
+    assert rows.nth(1).inner_text().split("\t")[1:3] == ["€12.00", "waiting for payment"]
     assert "Paid" not in page.locator("main").inner_text()
     browsers.assert_usable_by_all(page)
     for person, trainer in others:
         take_part(person, trainer, 2)
-    expect(page.get_by_text("€24.00 is claimed.")).to_be_visible(timeout=LATER)
+    expect(page.get_by_text("€24.00: waiting for payment")).to_be_visible(timeout=LATER)
     assert sum(paid(person) for person, _ in others) == 2 * ROUNDS * BUDGET // PEOPLE
     assert wait_for(lambda: people_paid(requester, task)) == ROUNDS * BUDGET
 

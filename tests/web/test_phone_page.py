@@ -450,18 +450,19 @@ def test_where_to_be_paid_is_asked_from_joining_on_and_can_be_corrected(show):
 def test_what_is_claimed_is_not_called_paid_and_what_is_disputed_is_said(show):
     """Nobody knows here whether anything was handed over."""
     page = shown(show, "claimed")
-    expect(
-        page.get_by_text("€8.75 is claimed. Whoever runs the platform has booked it, and will pay it out.")
-    ).to_be_visible()
+    expect(page.get_by_text("It is claimed. Below is what became of it.")).to_be_visible()
     assert "paid" not in page.locator("main").inner_text().lower().replace("where to be paid", "")
     change(page, claim=phone_states.CLAIMED | {"disputed": [2], "short": [5]})
     expect(page.get_by_text("The platform does not agree with your claim for round 2.")).to_be_visible()
     expect(page.get_by_text("The platform has booked less than you earned in round 5.")).to_be_visible()
-    claims = {1: "paid", 2: "disputed", 5: "missing"}
-    change(page, rounds=[one | {"claimed": claims.get(one["number"])} for one in phone_states.ENDED])
+    said = {1: ("paid", "voucher"), 2: ("no_destination", ""), 5: ("failed", "account closed")}
+    pays = {number: {"state": state, "note": note} for number, (state, note) in said.items()}
+    change(page, rounds=[one | {"pay": pays.get(one["number"])} for one in phone_states.ENDED])
     rows = page.get_by_role("table", name="Round by round").get_by_role("row").all_inner_texts()
     found = [row.split("\t")[2] for row in rows[1:]]
-    assert found == ["claimed", "disputed", "", "", "not booked by the platform"]
+    assert found == ["paid: voucher", "say where to be paid", "", "", "failed: account closed"]
+    sums = page.locator("#sums li").all_inner_texts()
+    assert sums == ["€2.25: say where to be paid", "€1.25: paid", "€5.25: failed"]
     browsers.assert_usable_by_all(page)
 
 
@@ -470,7 +471,6 @@ def test_a_round_is_claimed_while_the_campaign_goes_on(show):
     expect(page.get_by_text("You can claim €3.50 now.")).to_be_visible()
     change(page, claim=phone_states.CLAIM | {"claimed": "3500000n", "amount": "1000000n", "state": "sent"})
     expect(page.get_by_text("Your claim of €1.00 is on its way.")).to_be_visible()
-    expect(page.get_by_text("€3.50 is claimed.")).to_be_visible()
     change(page, claim=phone_states.CLAIM | {"early": False})
     expect(page.get_by_text("You can claim after the last round, until")).to_be_visible()
 

@@ -223,7 +223,7 @@ class OwnServers(Servers):
     def post(self, definition: Definition, start: Weights, people: int) -> Definition:
         posted = super().post(with_people(definition, people), start, people)
         settings = posted.settings
-        if whole := settings.rounds * posted.plan.round_cost(settings):
+        if whole := posted.plan.whole_cost(settings):
             self.fund(posted.task, whole, settings.currency, "all-rounds")
         return posted
 

@@ -156,7 +156,7 @@ class Task:
             The deposit's name, which the operator needs. A task of `crowdfl.local_servers` is funded when it is made.
         """
         settings = self._definition.settings
-        whole = settings.rounds * self._definition.plan.round_cost(settings)
+        whole = self._definition.plan.whole_cost(settings)
         if not whole:
             raise SettingsError("the task pays nothing: it has no `budget`")
         if amount is None:

@@ -36,22 +36,30 @@ def show(value: object, *parts: str | Text | Table, as_json: bool) -> None:
 
 
 def write_rows(
-    rows: Sequence[Mapping[str, object]], columns: Sequence[str], file: Path | None, *, as_json: bool
+    rows: Sequence[Mapping[str, object]],
+    columns: Sequence[str],
+    file: Path | None,
+    *,
+    as_json: bool,
+    exact: bool = False,
 ) -> None:
-    """As CSV or JSON, into a file for its owner's eyes alone, or printed."""
-    text = io.StringIO()
-    if as_json:
-        text.write(json.dumps(rows) + "\n")
-    else:
-        writer = csv.DictWriter(text, columns)
-        writer.writeheader()
-        writer.writerows({name: _harmless(value) for name, value in row.items()} for row in rows)
+    """As CSV or JSON, into a file for its owner's eyes alone, or printed. `exact`: for programs, and no spreadsheet."""
+    text = json.dumps(rows) + "\n" if as_json else csv_text(rows, columns, exact=exact)
     if file is None:
-        typer.echo(text.getvalue(), nl=False)
+        typer.echo(text, nl=False)
     else:
         from crowdfl.storage.atomic import write_private
 
-        write_private(file, text.getvalue().encode(), overwrite=True)
+        write_private(file, text.encode(), overwrite=True)
+
+
+def csv_text(rows: Sequence[Mapping[str, object]], columns: Sequence[str], *, exact: bool) -> str:
+    """Where it is not exact, a spreadsheet takes nobody's words for a formula."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns)
+    writer.writeheader()
+    writer.writerows(row if exact else {name: _harmless(value) for name, value in row.items()} for row in rows)
+    return text.getvalue()
 
 
 def _harmless(value: object) -> object:

@@ -195,7 +195,7 @@ def status(invitation: _Invitation, home: _Home = None, as_json: JsonLines = Fal
 
 
 def _money_told(person: "Participant") -> dict[str, Any]:
-    """What was earned, and what the platform has answered; nothing of a task without rewards."""
+    """What was earned, and where the money stands; nothing of a task without rewards."""
     if person.definition.settings.budget is None:
         return {}
     answer = person.claimed.answer
@@ -204,7 +204,8 @@ def _money_told(person: "Participant") -> dict[str, Any]:
         "claimed": {**answer.paid, **answer.unused},
         "disputed": dict(answer.disputed),
     }
-    return {"currency": person.currency, "millionths": by_round}
+    pay = [one.row(number) for number, one in person.claimed.pay_words.items()]
+    return {"currency": person.currency, "millionths": by_round, "pay": pay}
 
 
 def _money_lines(person: "Participant") -> list[str]:
@@ -213,7 +214,11 @@ def _money_lines(person: "Participant") -> list[str]:
     answer = person.claimed.answer
     earned = sum(person.rewards().values())
     lines = [f"earned: {money_words(earned, person.currency)}"]
-    lines += [f"claimed, for the platform to pay: {money_words(answer.amount, person.currency)}"]
+    lines += [
+        f"round {number}: {money_words(one.amount, person.currency)}, {one.state.words}"
+        + (f" ({one.note})" if one.note else "")
+        for number, one in person.claimed.pay_words.items()
+    ]
     numbers = ", ".join(map(str, sorted(answer.disputed)))
     return [*lines, *([f"disputed, until the platform's operator has decided: round {numbers}"] if numbers else [])]
 

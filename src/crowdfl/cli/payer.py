@@ -3,6 +3,7 @@
 Beside the key lies its record: whom it believes, and what it has handed over. It is written before anything is shown.
 """
 
+import copy
 import csv
 import fcntl
 import io
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True)
 _KeyFile = Annotated[Path, typer.Argument(metavar="KEY", help="The payer's private key. It never leaves this machine.")]
+_OPEN = (
+    "waiting",
+    "failed",
+)  # `PayState`: what has failed is paid once its reason is gone; the record says what was paid
 _LONGEST_CELL = 1_500_000  # characters: a task's definition
 
 
@@ -116,9 +121,66 @@ def open_payouts(
     for one in refused:
         who, of = one.row.get("participant"), one.row.get("task")
         typer.echo(f"not paid: {who} of task {of}: {one.why}", err=True)
-    write_rows([one.row() for one in found], COLUMNS, None, as_json=as_json)
+    write_rows([one.row() for one in found], COLUMNS, None, as_json=as_json, exact=True)
     if refused:
         raise typer.Exit(1)
+
+
+@app.command()
+def batch(
+    file: _KeyFile,
+    batch: Annotated[Path, typer.Argument(help="What `crowdfl sp batch` wrote: one sealed file.")],
+    folder: Annotated[Path, typer.Argument(help="A new folder for the office: what to pay, and where.")],
+    debtor: Annotated[str, typer.Option(help="Whose account pays, for the bank's file.")] = "",
+    iban: Annotated[str, typer.Option(help="Of that account.")] = "",
+    bic: Annotated[str, typer.Option(help="Of its bank, where that wants it.")] = "",
+) -> None:
+    """Open a batch, once, and write what the office pays: pain.001 for IBANs, CSV for the rest, and a CSV for a spreadsheet."""
+    from crowdfl.cli.office import transfers_of, write_office
+    from crowdfl.documents.pain001 import Debtor
+    from crowdfl.documents.payment_batch import open_batch
+    from crowdfl.roles.payer import Payer
+
+    with _opened(file) as payer:
+        rows = open_batch(payer.key, batch.read_bytes())
+        payer_of = Debtor(debtor, iban, bic) if debtor or iban else None
+        trial = Payer(payer.key, copy.deepcopy(payer.record))
+        if transfers_of(trial.take(filter(_is_due, rows), rows)[0]) and payer_of is None:
+            raise SettingsError("this batch pays IBANs: say whose account pays, with --debtor NAME --iban IBAN")
+        folder.mkdir(mode=0o700, parents=True)  # an old one is never written over: its payments may be under way
+        found, refused = payer.take(filter(_is_due, rows), rows)
+        write_office(folder, found, payer_of)
+    for one in refused:
+        typer.echo(f"not paid: {one.row.get('participant')} of task {one.row.get('task')}: {one.why}", err=True)
+    typer.echo(
+        f"{len(found)} payments are in {folder}; when they are made: crowdfl payer result {file} {folder} RESULTS"
+    )
+    if refused:
+        raise typer.Exit(1)
+
+
+@app.command()
+def result(
+    file: _KeyFile,
+    folder: Annotated[Path, typer.Argument(help="The folder that `batch` wrote.")],
+    out: Annotated[Path, typer.Argument(help="The file for the platform's operator. It names no destination.")],
+    failed: Annotated[
+        list[str] | None, typer.Option(help="KEY=WHY, of a payment that was not made; the person reads why.")
+    ] = None,
+) -> None:
+    """Say what became of a folder's payments: all were made, but those that failed. What failed is paid anew later."""
+    from crowdfl.cli.office import failures, payments_in, results_of
+    from crowdfl.storage.atomic import write_private
+
+    rows, said = payments_in(folder), failures(failed or ())
+    if strangers := said.keys() - {row["key"] for row in rows}:
+        raise SettingsError(f"{folder} has no payment {sorted(strangers)[0]}")
+    with _opened(file) as payer:
+        for row in rows:
+            if row["key"] in said:
+                payer.record.undo(row["task"], row["participant"], row["key"])
+    write_private(out, results_of(rows, said).encode(), overwrite=True)
+    typer.echo(f"{len(rows) - len(said)} paid, {len(said)} failed: give {out} to the platform's operator")
 
 
 @contextmanager
@@ -177,10 +239,10 @@ def _rows(text: str) -> "tuple[Callable[[Row], bool], list[Row]]":
 
 
 def _is_due(row: "Row") -> bool:
-    return row.get("state") == "pending" and bool(row.get("destination"))
+    return row.get("state") in _OPEN and bool(row.get("destination"))
 
 
 def _is_begun(row: "Row") -> bool:
-    if row.get("state") != "running":
+    if row.get("state") not in _OPEN:
         raise PayoutRefused("this payment is not the one that a program is given to make: give a list of payments")
     return True

@@ -319,7 +319,7 @@ def payouts(
     file: _File = None,
     as_json: Json = False,
 ) -> None:
-    """Show who is owed how much, and whether it is pending, running, paid or unknown: CSV, or JSON."""
+    """Show who is owed how much, and whether it waits for payment, or for where to pay, is paid, or failed: CSV, or JSON."""
     from crowdfl.roles.restored import forgotten_payments
     from crowdfl.roles.sp.operator import PAYMENT_COLUMNS, forgotten_rows, held_rows, payment_rows
     from crowdfl.services.client.transport import SystemClock
@@ -338,6 +338,47 @@ def payouts(
     write_rows(rows, PAYMENT_COLUMNS, file, as_json=as_json)
 
 
+def batch(
+    settings: SettingsPath,
+    task: _PaidTask,
+    file: Annotated[Path, typer.Argument(help="For the payer: it alone can read it.")],
+) -> None:
+    """Write what waits to be paid as one file, sealed to the payer; `results` reads what became of it."""
+    from crowdfl.documents.payment_batch import seal_batch
+    from crowdfl.roles.sp.operator import due_rows
+    from crowdfl.services.client.transport import SystemClock
+    from crowdfl.services.run import open_books
+    from crowdfl.storage.atomic import write_private
+    from crowdfl.storage.settings_file import read_service
+
+    with open_books(read_service(SpSettings, settings), task) as books:
+        payer = books.store.task(task).opened.payer
+        if not payer:
+            raise SettingsError("this task names no payer: pay by hand, and say how with `crowdfl sp resolve --note`")
+        rows = due_rows(books.store, task, SystemClock().now())
+        write_private(file, seal_batch(payer, task, rows), overwrite=True)
+    typer.echo(f"{len(rows)} payments are in {file}: give it to the payer")
+
+
+def results(
+    settings: SettingsPath,
+    task: _PaidTask,
+    file: Annotated[Path, typer.Argument(help="What the payer wrote with `crowdfl payer result`.")],
+) -> None:
+    """Take in what became of a batch: all of it, or nothing. Safe to repeat."""
+    from crowdfl.documents.payment_batch import read_results
+    from crowdfl.roles.sp.money import take_results
+    from crowdfl.services.run import open_books
+    from crowdfl.storage.settings_file import read_service
+
+    found = read_results(file.read_text(encoding="utf-8"))
+    if any(one.task != task for one in found):
+        raise SettingsError("this file of results is of another task")
+    with open_books(read_service(SpSettings, settings), task) as books:
+        counts = take_results(books, found)
+    typer.echo(f"{counts['paid']} payments are paid, {counts['failed']} failed")
+
+
 def resolve(
     settings: SettingsPath,
     task: _PaidTask,
@@ -345,6 +386,9 @@ def resolve(
         str, typer.Argument(help="Its key, as `payouts` shows it; or the participant, who has one to pay.")
     ],
     how: Annotated[Resolution, typer.Argument(help="paid: the money was handed over; again: it was not, pay it.")],
+    note: Annotated[
+        str, typer.Option(help='How it was paid, as in "cash" or "voucher": needed where nobody said where to pay.')
+    ] = "",
 ) -> None:
     """Say what became of a payment that is unknown, or that you made yourself."""
     from crowdfl.roles.sp.money import resolve_payment
@@ -352,7 +396,7 @@ def resolve(
     from crowdfl.storage.settings_file import read_service
 
     with open_books(read_service(SpSettings, settings), task) as books:
-        resolve_payment(books, task, payment, how)
+        resolve_payment(books, task, payment, how, note)
         typer.echo("the payment is paid" if how is Resolution.PAID else "the payment will be made again")
 
 
@@ -641,6 +685,8 @@ sp_app.add_typer(deposit_app, name="deposit")
 sp_app.add_typer(round_app, name="round")
 sp_app.add_typer(clock_app, name="clock")
 sp_app.command("payouts")(payouts)
+sp_app.command("batch")(batch)
+sp_app.command("results")(results)
 sp_app.command("resolve")(resolve)
 sp_app.command("disputes")(disputes)
 sp_app.command("resolve-dispute")(resolve_disputed)

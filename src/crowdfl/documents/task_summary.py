@@ -189,6 +189,9 @@ def estimate(definition: Definition) -> Estimate | None:
     budget, rounds = to_millionths(settings.budget or 0), settings.rounds
     if not budget or settings.pay == "none":
         return None
+    if settings.pay == "fixed":
+        most = rounds * settings.each_round + settings.bonus_each
+        return Estimate(0, most, settings.each_round, settings.each_round)
     planned = plan.goal or min(plan.start_with or settings.min_participants, settings.most_in_round)
     most = min(plan.goal or settings.most_in_round, settings.most_in_round)
     everyone = settings.max_participants
@@ -208,6 +211,8 @@ def reward_lines(definition: Definition) -> list[str]:
     currency, found = definition.settings.currency, estimate(definition)
     if found is None:
         return ["Rewards: none"]
+    if definition.settings.pay == "fixed":
+        return _fixed_lines(definition)
     budget = money_words(to_millionths(definition.settings.budget or 0), currency)
     low, high = money_words(found.low, currency), money_words(found.high, currency)
     each = definition.plan.each_unused
@@ -216,6 +221,21 @@ def reward_lines(definition: Definition) -> list[str]:
         f"Rewards: {budget} a round for all participants together; yours can be claimed {_claims(definition)}, then they "
         "return to the requester",
         f"For one person: {_part(definition.settings)}about {low} to {high} in all",
+        *([unused] if each else []),
+    ]
+
+
+def _fixed_lines(definition: Definition) -> list[str]:
+    settings, each = definition.settings, definition.plan.each_unused
+    drawn = settings.per_round is not None
+    rounds = "each round that you are drawn for" if drawn else f"each of {settings.rounds} rounds"
+    asked = "that you were drawn for" if drawn else "that opened after you had joined"
+    bonus = money_words(settings.bonus_each, settings.currency)
+    unused = f"Uploads beyond {definition.plan.goal} in a round are not used; each earns {money_words(each, settings.currency)}"
+    return [
+        f"Rewards: {money_words(settings.each_round, settings.currency)} for {rounds} that counts your update; it can be "
+        f"claimed {_claims(definition)}, then it returns to the requester",
+        *([f"Bonus: {bonus} once, if you were in every round {asked}"] if settings.bonus_each else []),
         *([unused] if each else []),
     ]
 

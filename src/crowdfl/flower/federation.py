@@ -342,8 +342,9 @@ class Federation:
             return RoundOutcome(None, (), left)
         if self.budget:
             name = f"round {self.next_number}"
-            self.sp.deposits.announce(self.task, name, self.budget)
-            self.sp.deposits.confirm(self.task, name, self.budget, self.settings.currency)
+            amount = self.budget + (self.settings.bonus_budget if self.next_number == 1 else 0)
+            self.sp.deposits.announce(self.task, name, amount)
+            self.sp.deposits.confirm(self.task, name, amount, self.settings.currency)
         number = self.sp.steps.open(self.task, self.budget)
         if self._reference is not None and self._owner is not None:
             own = self.published().reader(self._owner).reference(self.task, number, self._reference)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from crowdfl.crypto.shares.ring import Long
 from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import FormatError
+from crowdfl.protocols.claims import PayStatement
 from crowdfl.protocols.exchange import Exchange
 from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import RoundWord, TaskSpec, TrainFlat
@@ -105,6 +106,26 @@ class HearsEnds(Protocol):
 
     def is_opened(self, reply: bytes, round_number: int) -> bool:
         """Whether CSP has opened its sum all the same; refuses what is not CSP's signed word about this round."""
+
+
+@runtime_checkable
+class ReadsUnclaimed(Protocol):
+    """SP where CSP's records say what somebody has earned who has not claimed it."""
+
+    def unclaimed(self, who: str, reply: bytes) -> tuple[Mapping[int, int], PayStatement]: ...  # and for the payer
+
+
+@runtime_checkable
+class PaysBonus(Protocol):
+    """SP where CSP says who was in every round that asked them."""
+
+    def tell_opened(self, round_number: int, drawn: Collection[str]) -> tuple[bytes, int]: ...  # and the longest answer
+    def ask_bonus(self) -> tuple[bytes, int]: ...
+
+    def bonus_people(self, word: bytes) -> Collection[str]:
+        """Who gets it; refuses what is not CSP's signed word about this task."""
+
+    def bonus_envelope(self, word: bytes) -> bytes: ...  # what each participant is served
 
 
 @runtime_checkable

@@ -70,6 +70,7 @@ def seal_reward(
     return seal_to(reader, masked + signature, reward_context(context, who))
 
 
+BONUS = 0  # what a claim, a record and the books call the item that is no round's
 _ATTESTED = b"crowdfl attestation 3"  # before a claim's hash and its statement's: what CSP signs
 _LONGEST_AMOUNT = 128  # bits
 _LONGEST_COUNTER = 32  # bits: of a destination's number
@@ -198,6 +199,67 @@ class KeptClaim(Message, kind=84, repr=False):
             )
 
 
+class PlaceNote(Message, kind=98, repr=False):
+    """A participant's signed word which destination is its newest, before any claim names it."""
+
+    task: str
+    participant: str
+    destination: bytes  # the hash of the sealed one
+    counter: int
+    signature: bytes
+
+    @property
+    def statement(self) -> bytes:
+        return b"crowdfl place 1" + replace(self, signature=b"").to_bytes()
+
+    @classmethod
+    def made(cls, task: str, who: str, destination: bytes, counter: int, signing: SigningKey) -> "PlaceNote":
+        note = cls(task, who, destination, counter, b"")
+        return replace(note, signature=signing.sign(note.statement))
+
+
+class PlaceKept(Message, kind=99, repr=False):
+    """CSP's signed word to the participant: what was earned and not claimed goes there."""
+
+    task: str
+    participant: str
+    destination: bytes
+    counter: int
+    signature: bytes
+
+    @property
+    def statement(self) -> bytes:
+        return b"crowdfl place kept 1" + replace(self, signature=b"").to_bytes()
+
+
+class KeptPlace(Message, kind=100, repr=False):
+    """CSP's record of one person's newest destination."""
+
+    destination: bytes
+    counter: int
+
+
+class UnclaimedRequest(Message, kind=101, repr=False):
+    """SP to CSP, in the last days of claims: what has this person earned, and not claimed?"""
+
+    task: str
+    participant: str
+
+
+class Unclaimed(Message, kind=102, repr=False):
+    """CSP's signed word: these items, to where the statement says. They are attested as by a claim."""
+
+    participant: str
+    rounds: tuple[int, ...]
+    amounts: tuple[int, ...]
+    statement: bytes
+    signature: bytes
+
+    @property
+    def attested(self) -> bytes:
+        return b"crowdfl unclaimed 1" + replace(self, signature=b"").to_bytes()
+
+
 @dataclass(frozen=True)
 class Earned:
     """What a claim is compared with: the masked number, the commitment to its mask, and the round's budget."""
@@ -307,11 +369,12 @@ class Beside:
 def limits_of(form: RewardForm, rounds: int) -> Limits:
     """Of a claim: it names each round of its task once at most."""
     each = LENGTH_BYTES + max(form.width + _SIGNATURE, _LONGEST_AMOUNT // 8)
-    return Limits(None, 0, max_entries=rounds, longest=_ROOM + rounds * each)
+    return Limits(None, 0, max_entries=rounds + 1, longest=_ROOM + (rounds + 1) * each)  # a bonus is one more
 
 
 def longest(key_bits: int, last: int, rounds: int) -> int:
-    """Bytes of the longest claim of so many rounds, of a task whose last round has this number."""
+    """Bytes of the longest claim of so many rounds and a bonus, of a task whose last round has this number."""
+    rounds += 1
     sizes = [len(_longest(key_bits, last, count).to_bytes()) for count in (0, 1)]
     return sizes[0] + rounds * (sizes[1] - sizes[0])
 
@@ -348,6 +411,8 @@ class AttestingCsp:
         _check_claimant(claim, self.spec.name, self.participants)
         before = records.get(KeptClaim, who=claim.participant) or KeptClaim()
         before.require_newest(claim)
+        if (place := records.get(KeptPlace, who=claim.participant)) is not None:
+            KeptClaim(destination=place.destination, counter=place.counter).require_newest(claim)
         return claim, before
 
     def attest(
@@ -366,10 +431,46 @@ class AttestingCsp:
             records.put(now, who=who)
         return self._attestation(claim, now)
 
+    def keep_place(self, records: Look, note: PlaceNote) -> PlaceKept:
+        """The newest destination, by its owner's signature; an older one never takes its place."""
+        who = note.participant
+        if note.task != self.spec.name or who not in self.participants:
+            raise ClaimRefused(f"{who!r} takes no part in this task")
+        verify(self.participants[who], note.statement, note.signature)
+        if len(note.destination) != _HASH or not 1 <= note.counter < 2**_LONGEST_COUNTER:
+            raise ClaimRefused("a destination has a hash and a number, from 1 on")
+        _require_newer_place(records, note.participant, note.destination, note.counter)
+        kept = KeptPlace(note.destination, note.counter)
+        if records.get(KeptPlace, who=who) != kept:
+            records.put(kept, who=who)
+        found = PlaceKept(note.task, who, note.destination, note.counter, b"")
+        return replace(found, signature=self.signing.sign(found.statement))
+
+    def unclaimed(self, records: Look, who: str, earned: Mapping[int, int]) -> Unclaimed:
+        """All that this person has earned, attested as a claim of it would be; `earned` by CSP's own records."""
+        before = records.get(KeptClaim, who=who) or KeptClaim()
+        place = records.get(KeptPlace, who=who)
+        if place is None or who not in self.participants:
+            raise ClaimRefused(f"{who} has not told CSP where to be paid: only its own claim says what it gets")
+        attested = dict(earned) | dict(zip(before.rounds, before.amounts, strict=True))
+        rounds = tuple(sorted(attested))
+        where = (place.destination, place.counter)
+        if before.counter > place.counter:
+            where = (before.destination, before.counter)
+        now = KeptClaim(rounds, tuple(attested[number] for number in rounds), *where)
+        if now != before:
+            records.put(now, who=who)
+        found = Unclaimed(who, now.rounds, now.amounts, self._statement(who, now), b"")
+        return replace(found, signature=self.signing.sign(found.attested))
+
     def _attestation(self, claim: Claim, now: KeptClaim) -> Attestation:
+        found = Attestation(_digest(claim), self._statement(claim.participant, now), b"")
+        return replace(found, signature=self.signing.sign(found.attested))
+
+    def _statement(self, who: str, now: KeptClaim) -> bytes:
         said = PayStatement(
             self.spec.name,
-            claim.participant,
+            who,
             now.sequence,
             sum(now.amounts),
             self.spec.settings.currency,
@@ -377,9 +478,16 @@ class AttestingCsp:
             now.counter,
             b"",
         )
-        statement = replace(said, signature=self.signing.sign(said.statement)).to_bytes()
-        found = Attestation(_digest(claim), statement, b"")
-        return replace(found, signature=self.signing.sign(found.attested))
+        return replace(said, signature=self.signing.sign(said.statement)).to_bytes()
+
+
+def _require_newer_place(records: Look, who: str, destination: bytes, counter: int) -> None:
+    """Neither a claim nor a note goes back behind what its owner has said since."""
+    for kept in (records.get(KeptPlace, who=who), records.get(KeptClaim, who=who)):
+        if kept is not None and (kept.counter, kept.destination) != (counter, destination) and counter <= kept.counter:
+            raise OlderDestination(
+                f"{who} has said where to be paid anew, as number {kept.counter}: name that one, or one with a higher number"
+            )
 
 
 @dataclass
@@ -443,6 +551,18 @@ class ClaimsSp:
         _check_claimant(claim, self.spec.name, self.participants)
         return claim
 
+    def unclaimed(self, who: str, reply: bytes) -> tuple[Mapping[int, int], PayStatement]:
+        """What CSP attests of somebody who has not claimed it: millionths by round, and its word to the payer."""
+        found = Unclaimed.from_bytes(reply, self.limits)
+        verify(self.csp_key, found.attested, found.signature)
+        said = PayStatement.open(found.statement, self.csp_key)
+        of = (said.task, said.participant, said.currency)
+        if found.participant != who or of != (self.spec.name, who, self.spec.settings.currency):
+            raise ClaimRefused("what CSP says of unclaimed items is not of this person")
+        if len(found.rounds) != len(found.amounts) or said.total != sum(found.amounts):
+            raise ClaimRefused("CSP says something else to the payer than it attests")
+        return dict(zip(found.rounds, found.amounts, strict=True)), said
+
     def attested(self, request: bytes, reply: bytes) -> Attested:
         claim = self.check(request)
         attestation = Attestation.from_bytes(reply, Limits.plain())
@@ -479,10 +599,28 @@ def _grows(rounds: Sequence[int]) -> bool:
     return all(one < another for one, another in pairwise(rounds))
 
 
+class BonusRequest(Message, kind=94, repr=False):
+    """SP to CSP: no round follows. Who gets the bonus?"""
+
+    task: str
+
+
+def open_place_kept(data: bytes, note: PlaceNote, csp_key: bytes) -> PlaceKept:
+    """CSP's acknowledgement of this very note."""
+    found = PlaceKept.from_bytes(data, Limits.plain())
+    verify(csp_key, found.statement, found.signature)
+    said = (found.task, found.participant, found.destination, found.counter)
+    if said != (note.task, note.participant, note.destination, note.counter):
+        raise ClaimRefused("CSP has kept another destination than this one")
+    return found
+
+
 def is_claim(request: bytes, *kinds: type[Message]) -> bool:
     """Of a request to CSP, one of these kinds or of any; all others are steps of rounds."""
     try:
-        return Message.kind_of(request) in [kind.kind for kind in kinds or (Claim, ShownClaim, OpenedClaim)]
+        return Message.kind_of(request) in [
+            kind.kind for kind in kinds or (Claim, ShownClaim, OpenedClaim, BonusRequest, PlaceNote, UnclaimedRequest)
+        ]
     except FormatError:
         return False
 

@@ -33,7 +33,7 @@ from crowdfl.errors import (
     UnknownTask,
 )
 from crowdfl.protocols.capabilities import SpendsRounds, TakesDealt
-from crowdfl.protocols.claims import OpenedClaim, is_claim
+from crowdfl.protocols.claims import OpenedClaim, UnclaimedRequest, is_claim
 from crowdfl.protocols.profile import CspProtocol, Tools
 from crowdfl.protocols.records import Look
 from crowdfl.protocols.registry import profile_named
@@ -42,7 +42,7 @@ from crowdfl.roles.csp_retention import CLAIMS, CLAIMS_BUNDLE
 from crowdfl.roles.dealt import DealtFiles
 from crowdfl.roles.guard import Guard, Notes
 from crowdfl.roles.ports import Blobs, Clock, CspStore, KgcPeer
-from crowdfl.roles.records import EndedBy, StoredParticipant, StoredTask, Tombstone, require_in_time
+from crowdfl.roles.records import EndedBy, StoredParticipant, StoredTask, Tombstone, require_in_time, unclaimed_from
 from crowdfl.roles.retention import OVER, ended
 
 _TRIES = 20  # each one lost to an answer that another process gave
@@ -175,6 +175,8 @@ class Csp:
             if known is not None:
                 with known:
                     return known.read()
+        if is_claim(request, UnclaimedRequest):
+            self._require_last_days(task)
         with self._locks.setdefault(task, threading.Lock()):  # a side computes one request at a time
             for _ in range(_TRIES):
                 notes = self.guard.look(task) if folder in _NOTED else None  # before the records are read
@@ -190,6 +192,12 @@ class Csp:
                     if answer is not None:
                         return answer
         raise StoreUnavailable("other processes of CSP keep answering this task first: ask again")
+
+    def _require_last_days(self, task: str) -> None:
+        """Until then people claim by themselves: nobody's amounts are asked for behind them."""
+        stored = self.store.task(task)
+        if self.clock.now() < unclaimed_from(stored.opened, stored.claims_until):
+            raise NotReady("what nobody has claimed is attested in the last days of claims, and not before")
 
     def kept(self, task: str, request: str) -> BinaryIO | None:
         """The answer that was given before, by the request's hash; it leaves once what was said last is noted."""

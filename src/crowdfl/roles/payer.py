@@ -81,6 +81,16 @@ class PayerRecord:
     def add(self, task: str, who: str, instalment: Instalment) -> None:
         self.paid.setdefault(task, {}).setdefault(who, []).append(instalment)
 
+    def undo(self, task: str, who: str, key: str) -> None:
+        """Of an instalment that was not paid after all: what comes next pays it too. The last alone: a later one was counted
+        from it."""
+        made = self.paid.get(task, {}).get(who, [])
+        if key not in [one.key for one in made]:  # it was undone before
+            return
+        if made[-1].key != key:
+            raise PayoutRefused(f"{key} is not the last payment of {who}: what was handed over after it counts from it")
+        made.pop()
+
     def body(self) -> dict[str, Any]:
         paid = {
             task: {who: [vars(one) for one in found] for who, found in people.items()}

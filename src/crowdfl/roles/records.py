@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
+from typing import Any
 
 from crowdfl.codes import Code
 from crowdfl.documents.envelope import Envelope
@@ -104,6 +105,7 @@ class StoredTask:
     epoch: str = ""  # another after each restore from a backup: phones then look whether their uploads are still here
     unreconciled: bool = False  # restored from a backup: some may have been paid or returned before
     dropped: int = 0  # uploads that were damaged here: phones look then too
+    bonus: str | None = None  # CSP's signed word who gets one, in hex
     csp_away_since: float | None = None
     kgc_told_end: float | None = None  # when it acknowledged the end
     csp_told_end: float | None = None
@@ -140,6 +142,14 @@ class StoredTask:
         """Which of these, `kgc` and `csp`, have not acknowledged the end."""
         told = {"kgc": self.kgc_told_end, "csp": self.csp_told_end}
         return [name for name in peers if told[name] is None]
+
+
+_LAST_DAYS = 3 * DAY
+
+
+def unclaimed_from(definition: Definition, claims_until: float) -> float:
+    """From when what nobody has claimed is paid to people who said where: the last three days, or half of a shorter time."""
+    return claims_until - min(_LAST_DAYS, definition.claim_window / 2)
 
 
 @dataclass(frozen=True)
@@ -456,6 +466,17 @@ class PaymentState(StrEnum):
     UNKNOWN = "unknown"
 
 
+class PayState(Code):
+    """Where somebody's money stands: these words alone, on phones, in both consoles, in files and in answers."""
+
+    EARNED = "earned", "earned"
+    CLAIMED = "claimed", "claimed"
+    NO_DESTINATION = "no_destination", "say where to be paid"
+    WAITING = "waiting", "waiting for payment"
+    PAID = "paid", "paid"
+    FAILED = "failed", "failed"
+
+
 @dataclass(frozen=True)
 class StoredPayment:
     """An instalment of what a participant is owed: all that SP has added with one claim."""
@@ -471,16 +492,49 @@ class StoredPayment:
     owner: str | None = None  # the process that runs it, or ran it last
     attempts: int = 0
     error: str | None = None  # why the last attempt did not end well
+    note: str = ""  # how it was paid, where its operator had to say so
 
     def state_at(self, now: float) -> PaymentState:
         """As everyone sees it: of a running one whose process no longer renews its lease, nobody knows."""
         lost = self.state is PaymentState.RUNNING and (self.until is None or self.until <= now)
         return PaymentState.UNKNOWN if lost else self.state
 
+    def pay_state(self, now: float, *, has_place: bool) -> PayState:
+        """As people read it; `has_place`: somebody knows where to pay, or nobody is asked."""
+        state = self.state_at(now)
+        if state is PaymentState.PAID:
+            return PayState.PAID
+        if state is PaymentState.UNKNOWN or (state is PaymentState.PENDING and self.error is not None):
+            return PayState.FAILED
+        return PayState.WAITING if has_place or state is PaymentState.RUNNING else PayState.NO_DESTINATION
+
     @property
     def key(self) -> str:
         """Names this payment to the bank, whoever asks and however often."""
         return payment_key(self.task, self.who, self.sequence)
+
+
+@dataclass(frozen=True)
+class PayWord:
+    """Where SP says that the money of one round stands; `note`: how it was paid, or why it failed."""
+
+    amount: int
+    state: PayState
+    note: str = ""
+    since: float = 0.0
+
+    @classmethod
+    def by_round(cls, rows: Sequence[Mapping[str, Any]]) -> dict[int, "PayWord"]:
+        """As SP's answer tells it; `FormatError` for a state that nobody knows."""
+        return {
+            int(one["round"]): cls(
+                int(one["amount"]), PayState(one["state"]), printable(str(one["note"]), 500), float(one["since"])
+            )
+            for one in rows
+        }
+
+    def row(self, number: int) -> dict[str, Any]:
+        return {"round": number, **vars(self), "state": str(self.state)}
 
 
 @dataclass(frozen=True)

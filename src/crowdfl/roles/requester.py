@@ -444,7 +444,7 @@ class Campaign:
         return {"waits": waits_for(definition, status, report)} | ({"to_fund": missing} if missing else {})
 
     def _fund(self, task: str, definition: Definition) -> None:
-        payment = definition.settings.rounds * definition.plan.round_cost(definition.settings)
+        payment = definition.plan.whole_cost(definition.settings)
         if payment:
             self.requester.fund(task, payment, _PAYMENT)
             told = {"amount": str(from_millionths(payment)), "currency": definition.settings.currency}

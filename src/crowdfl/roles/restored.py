@@ -30,7 +30,7 @@ from crowdfl.roles.records import (
 )
 from crowdfl.roles.sp.core import ENDED, UNDER_WAY, LedgerPorts
 from crowdfl.roles.sp.ledger import ESCROW, Ledger
-from crowdfl.roles.sp.money import RESTORED, resolve_payment
+from crowdfl.roles.sp.money import PAID_BEFORE, RESTORED, resolve_payment
 from crowdfl.roles.sp.tasks import cancel_task, give_up_round
 
 _OPEN = (PaymentState.PENDING, PaymentState.RUNNING)
@@ -92,7 +92,7 @@ def reconcile(ports: LedgerPorts, task: str, *, returned: int, paid: Mapping[str
         for payment in store.payments(task):
             if payment.key in paid:
                 _require_amount(payment, paid[payment.key])
-                resolve_payment(ports, task, payment.key, "paid")
+                resolve_payment(ports, task, payment.key, "paid", PAID_BEFORE)
         store.mark_paid_before(task, paid)
         _book_returned(ports, task, returned)
         store.change_task(task, unreconciled=False)

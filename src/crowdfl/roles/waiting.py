@@ -91,7 +91,7 @@ def _for_next_round(definition: Definition, status: Mapping[str, Any], report: M
         counts = {"count": people, "joined": status["enrolled"], "needed": needed}
         joined = f"{status['enrolled']} of {needed} have joined"
         found.append(Wait.of("people", f"{_more_people(people)} ({joined}): invite people", **counts))
-    missing = definition.plan.round_cost(settings) - escrow(report)
+    missing = definition.plan.round_cost(settings, first=not status["rounds"]) - escrow(report)
     pending = [one for one in report["deposits"] if one["state"] == "pending"]
     if missing > report["pending"]:
         amount = missing - report["pending"]
@@ -120,7 +120,7 @@ def amount_words(millionths: int) -> str:
 
 def unannounced(definition: Definition, report: Mapping[str, Any]) -> int:
     """What all rounds cost and was neither paid in nor announced, in millionths."""
-    whole = definition.settings.rounds * definition.plan.round_cost(definition.settings)
+    whole = definition.plan.whole_cost(definition.settings)
     return max(0, whole - int(report["paid_in"]) - int(report["pending"]))
 
 
@@ -206,7 +206,7 @@ def _next_round(store: SpStore, stored: StoredTask, definition: Definition, last
     if needed > here:
         counts = {"count": needed - here, "joined": here, "needed": needed}
         waits.append(Wait.of("people", _more_people(needed - here), **counts))
-    money = plan.round_cost(settings) - Ledger(store.movements(stored.task)).balance(ESCROW)
+    money = plan.round_cost(settings, first=number == 1) - Ledger(store.movements(stored.task)).balance(ESCROW)
     if money > 0:
         words = f"a confirmed deposit of {amount_words(money)} {settings.currency}"
         waits.append(Wait.of("deposit", words, amount=money, currency=settings.currency))

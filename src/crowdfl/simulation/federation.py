@@ -177,7 +177,8 @@ class LocalFederation:
     def _play(self, task: str, payment: int, people: list[str], reference: Update | None, *, final: bool) -> None:
         sp, clock = self.host.sp, self.host.clock
         if payment:
-            self.host.requester.fund(task, payment)
+            first = not sp.store.rounds(task)
+            self.host.requester.fund(task, payment + (sp.core.definition(task).settings.bonus_budget if first else 0))
         self.round_number = sp.steps.open(task, payment, final=final)
         if reference is not None:
             own = self._checked("the requester", reference)

@@ -12,7 +12,7 @@ from crowdfl.roles.kgc import Created, Kgc
 from crowdfl.roles.participant.enrolment import EnrollingKgc
 from crowdfl.roles.participant.participant import ParticipantSp
 from crowdfl.roles.ports import CspPeer, EndPeer, KgcPeer
-from crowdfl.roles.records import PaidClaim, UsedInvitation
+from crowdfl.roles.records import PaidClaim, PayWord, UsedInvitation
 from crowdfl.roles.requester import RequesterKgc, RequesterSp
 from crowdfl.roles.sp.people import compliance, consent_rows
 from crowdfl.roles.sp.platform import Sp
@@ -137,8 +137,11 @@ class LinkToSp(_Link):
     def claim(self, task: str, claim: bytes, keys: ParticipantKeys) -> PaidClaim:
         return self._ask(ParticipantSp.claim, task, claim, keys)
 
-    def pay_to(self, task: str, sealed: bytes, keys: ParticipantKeys) -> None:
-        self._ask(ParticipantSp.pay_to, task, sealed, keys)
+    def pay_to(self, task: str, sealed: bytes, keys: ParticipantKeys) -> bytes:
+        return self._ask(ParticipantSp.pay_to, task, sealed, keys)
+
+    def pay_words(self, task: str, keys: ParticipantKeys) -> Mapping[int, PayWord]:
+        return self._ask(ParticipantSp.pay_words, task, keys)
 
     def leave(self, task: str, keys: ParticipantKeys, *, withdraw: bool) -> dict[str, list[int]]:
         return self._ask(ParticipantSp.leave, task, keys, withdraw=withdraw)
@@ -266,8 +269,11 @@ class SpFront:
     def claim(self, task: str, claim: bytes, _keys: ParticipantKeys) -> PaidClaim:
         return self._sp().claims.pay(task, claim)
 
-    def pay_to(self, task: str, sealed: bytes, keys: ParticipantKeys) -> None:
-        self._sp().claims.pay_to(task, keys.who, sealed)
+    def pay_to(self, task: str, sealed: bytes, keys: ParticipantKeys) -> bytes:
+        return self._sp().claims.pay_to(task, keys.who, sealed)
+
+    def pay_words(self, task: str, keys: ParticipantKeys) -> Mapping[int, PayWord]:
+        return self._sp().claims.pay_words(task, keys.who)
 
     def leave(self, task: str, keys: ParticipantKeys, *, withdraw: bool = False) -> dict[str, list[int]]:
         if withdraw:

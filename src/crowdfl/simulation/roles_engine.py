@@ -163,7 +163,9 @@ class RolesEngine:
         self._take_turns()  # everyone joins
         budget = self.settings.budget
         if budget is not None:
-            self.host.requester.fund(self.task, self.settings.rounds * to_millionths(budget))
+            self.host.requester.fund(
+                self.task, self.settings.rounds * to_millionths(budget) + self.settings.bonus_budget
+            )
         self._open_next()
         standstills = 0
         while any(not person.is_done for person in self._people):

@@ -439,7 +439,7 @@ class _Simulation:
         def away_now(number: int) -> frozenset[str]:
             return away(number + done)
 
-        if self.rule is None and _plays_roles(self.engine, task.profile):
+        if self.rule is None and _plays_roles(self.engine, task):
             from crowdfl.simulation.roles_engine import (
                 RolesEngine,
             )  # a crowd needs no databases, and none of what comes with them
@@ -722,13 +722,15 @@ def _carried(before: Checkpoint, given: Mapping[str, Any], people: int) -> dict[
     return settings | {"max_participants": max(people, before.settings.max_participants)}
 
 
-def _plays_roles(engine: str | None, profile: str) -> bool:
-    """A crowd has batches for one profile."""
+def _plays_roles(engine: str | None, task: TaskSettings) -> bool:
+    """A crowd has batches for one profile, and no claims, by which a bonus is paid."""
     if engine not in (None, "crowd", "roles"):
         raise SettingsError(f'`engine` is {engine!r}; expected "crowd" or "roles"')
-    if engine == "crowd" and profile != "shares":
-        raise SettingsError(f'`engine` is "crowd", which plays the profile shares: with {profile} leave it out')
-    return engine == "roles" or profile != "shares"
+    played = "" if task.profile == "shares" else f"the profile {task.profile}"
+    played = "a `bonus`" if task.bonus_each else played
+    if engine == "crowd" and played:
+        raise SettingsError(f'`engine` is "crowd", which does not play {played}: leave `engine` out')
+    return engine == "roles" or bool(played)
 
 
 def _is_true(stops: object) -> bool:

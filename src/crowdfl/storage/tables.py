@@ -90,6 +90,7 @@ tasks = _table(
     Column("end_document", _Words),
     Column("claims_extended", _Words),
     Column("attested", _Words),
+    Column("bonus", _Words),
     Column("sightings", _Whole, nullable=False),
     Column("sighted_at", Float(53)),
     Column("paused_at", Float(53)),
@@ -238,6 +239,7 @@ payments = _table(
     Column("owner", _Name),
     Column("attempts", _Whole, nullable=False),
     Column("error", _Words),
+    Column("note", _Words, nullable=False),
     UniqueConstraint("task", "who", "sequence", name="one_instalment_each"),
 )
 

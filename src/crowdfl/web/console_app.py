@@ -77,9 +77,11 @@ Payment = Annotated[str, InPath(pattern="^([0-9a-f]{20}|[0-9a-f]{32})$")]
 
 
 class ResolveForm(Form):
-    """Of a payment, paid: the money was handed over; again: it was not. Of a dispute, pay or refuse."""
+    """Of a payment, paid: the money was handed over, and how, where nobody said where to; again: it was not. Of a dispute, pay
+    or refuse."""
 
     how: Annotated[str, Field(max_length=20)]
+    note: Annotated[str, Field(max_length=200)] = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -218,7 +220,7 @@ def _add_actions(routes: APIRouter, console: Console) -> None:
     @routes.post("/tasks/{task}/payments/{payment}/resolution", status_code=204)
     def resolve(by: operator, task: TaskId, payment: Payment, body: resolving) -> None:
         """What became of a payment that is unknown, or that was made by hand: by its key, or whose it is."""
-        resolve_payment(sp.core.sure_books, task, payment, body.how)
+        resolve_payment(sp.core.sure_books, task, payment, body.how, body.note)
         _note(by, "resolved a payment", task=task, payment=payment, how=body.how)
 
     @routes.post("/tasks/{task}/disputes/{who}/{number}/resolution", status_code=204)

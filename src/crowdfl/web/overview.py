@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from crowdfl.errors import CrowdFLError, TaskUnreadable, UnknownPayment
+from crowdfl.protocols.claims import BONUS
 from crowdfl.reasons import Reason
 from crowdfl.roles.records import (
     DepositState,
@@ -181,7 +182,8 @@ class Overview:
             "on_sp_word": str(one.word),  # of it: unused uploads, which CSP attests nothing of
             "currency": self._currency(one.task),
             "destination": "missing" if is_missing else "sealed" if is_asked else "none",
-            "state": str(one.state_at(now)),
+            "state": str(one.pay_state(now, has_place=not is_missing)),
+            "can": _resolutions(one.state_at(now)),
             "since": one.since,
             "attempts": one.attempts,
             "key": one.key,
@@ -211,8 +213,9 @@ class Overview:
         """By task and state."""
         counts: Counter[tuple[str, str]] = Counter()
         sums: Counter[tuple[str, str]] = Counter()
+        waits = {task: waits_for_destination(self._store, task) for task in {one.task for one in payments}}
         for one in payments:
-            key = one.task, str(one.state_at(now))
+            key = one.task, str(one.pay_state(now, has_place=not waits[one.task](one.who)))
             counts[key] += 1
             sums[key] += one.amount
         return {
@@ -326,11 +329,20 @@ def ledger_by_round(ledger: Ledger) -> Row:
 
 # A round that is rewarded offers its budget; people have earned what they claim of it.
 _KINDS = ("funded", "returned", "offered", "earned", "expired")
-_WORDS = {"fund round": "funded", "abort round": "returned", "reward round": "offered", "expire claims": "expired"}
+_WORDS = {
+    "fund round": "funded",
+    "abort round": "returned",
+    "return of round": "returned",
+    "reward round": "offered",
+    "expire claims": "expired",
+}
+_OF_BONUSES = {"fund bonuses": "funded", "return of bonuses": "returned", "reward bonuses": "offered"}
 
 
 def _meaning(movement: Movement) -> tuple[str | None, int]:
     """What a movement is to which round, by its name."""
+    if movement.name in _OF_BONUSES:
+        return _OF_BONUSES[movement.name], BONUS
     words, _, number = movement.name.rpartition(" ")
     if not number.isdecimal():
         return None, 0
@@ -343,6 +355,13 @@ def _attention(payments: Sequence[StoredPayment], now: float) -> list[StoredPaym
     failed = [one for one in payments if one.state is PaymentState.PENDING and one.error]
     due = [one for one in payments if one.state is PaymentState.PENDING and not one.error]
     return [*unknown, *failed, *due][:_MOST]
+
+
+def _resolutions(state: PaymentState) -> list[str]:
+    """What the operator can say of it."""
+    if state is PaymentState.UNKNOWN:
+        return ["paid", "again"]
+    return ["paid"] if state is PaymentState.PENDING else []
 
 
 def _peer(one: Breaker) -> Row:

@@ -145,6 +145,11 @@ export class FakePlatform {
     /** @type {Set<string>} Every claim that was ever sent. */
     this.claims = new Set();
     this.paid = 0;
+    /** @type {Map<number, string>} Millionths by round. */
+    this.booked = new Map();
+    /** @type {import("#web/phone/agent/api.js").PayState} */
+    this.payState = "waiting";
+    this.toldPay = 0;
     /** @type {string[]} Where to be paid, as it was sealed; before that, whose key SP was asked to invite. */
     this.places = [];
     this.quits = 0;
@@ -238,6 +243,7 @@ export class FakePlatform {
       },
       claim: (_task, /** @type {Uint8Array} */ claim) => this._claim(claim),
       payTo: (_task, /** @type {Uint8Array} */ sealed) => void this.places.push(decoder.decode(sealed)),
+      pay: () => (this.toldPay += 1, [...this.booked].map(([round, amount]) => ({ round, amount, state: this.payState, note: "" }))),
       quit: (_task, _keys, /** @type {boolean} */ withdraw) => {
         this.quits += 1;
         const open = this.rounds.filter(({ number, state }) => withdraw && state === "open" && this.held.delete(number));
@@ -269,6 +275,8 @@ export class FakePlatform {
     this.claims.add(decoder.decode(claim));
     const { rounds, unused } = parse(claim);
     this.paid = 1;
+    for (const round of rounds) this.booked.set(round, String(100 * round));
+    for (const round of unused) this.booked.set(round, "250000");
     return {
       paid: new Map(rounds.map((/** @type {number} */ number) => [number, BigInt(100 * number)])),
       unused: new Map(unused.map((/** @type {number} */ number) => [number, 250_000n])),
@@ -303,6 +311,7 @@ const SIMPLE = {
     if (task.recruits && !allTheSame) throw new TooFewParticipants("the platform may be everybody else");
     if (task.minParticipants < least) throw new TooFewParticipants(`as few as ${task.minParticipants}`);
   },
+  placeNote: async () => null,
   takesPlace: (/** @type {string} */ invitation) => invitation.includes("replaces"),
   signConsent: async (/** @type {any} */ { task, body }, /** @type {any} */ keys, /** @type {number} */ at, language = "") =>
     `crowdfl consent S ${JSON.stringify({ task, version: body.consent.version, language, at, who: keys.who })}`,

@@ -165,7 +165,12 @@ test("an upload that a round has no need of earns what the plan says, by its rec
   assert.equal(await person.claim(), 250_200n);
   assert.deepEqual([...platform.claims], ['{"rounds":[2],"unused":[1],"counter":0}']);
   assert.deepEqual(phone.events("claimed"), [{ millionths: 250_200n }]);
-  assert.deepEqual((await view(phone.store, TASK))?.rounds.map(({ claimed }) => claimed), ["unused", "paid"]);
+  assert.deepEqual((await view(phone.store, TASK))?.rounds.map(({ pay }) => pay?.state), ["claimed", "claimed"], "the platform was not asked what became of it");
+  await person.claims.askPay();
+  assert.deepEqual((await view(phone.store, TASK))?.rounds.map(({ pay }) => pay), [{ state: "waiting", note: "" }, { state: "waiting", note: "" }]);
+  platform.payState = "paid";
+  await person.claims.askPay();
+  assert.deepEqual((await view(phone.store, TASK))?.rounds.map(({ pay }) => pay?.state), ["paid", "paid"]);
 });
 
 test("a platform that owes for an unused upload and does not pay is found short", async () => {

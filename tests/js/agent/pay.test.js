@@ -79,9 +79,14 @@ test("where to be paid is counted, kept as it was sealed, sent again until it is
   /** @type {Error | null} */
   let refusal = null;
   const platform = { payTo: async (/** @type {any[]} */ ...[, sealed]) => { sent.push(sealed); if (refusal) throw refusal; } };
-  const protocol = { checkDestination, sealDestination: async (/** @type {any[]} */ ...given) => given.slice(3) };
+  /** @type {any} */
+  let note = null;
+  /** @type {any[]} */
+  const checked = [];
+  const protocol = { sha256: async () => "hash", placeNote: async () => note, concat: (/** @type {any} */ one, /** @type {any} */ two) => [...one, two],
+    checkPlaceKept: async (/** @type {any[]} */ ...given) => void checked.push(given.slice(3)), checkDestination, sealDestination: async (/** @type {any[]} */ ...given) => given.slice(3) };
   const context = /** @type {any} */ ({
-    kept, platform, protocol, task: TASK, epoch: "1", tell: () => {}, keys: async () => ({ who: "w" }), papers: async () => ({ definition: { body: { payer: "ab" } } }),
+    kept, platform, protocol, task: TASK, epoch: "1", tell: () => {}, keys: async () => ({ who: "w" }), shares: async () => ({}), bundle: async () => ({}), papers: async () => ({ definition: { body: { payer: "ab" } } }),
   });
   const where = new PayTo(context);
   await assert.rejects(where.put("email", "ann"), WrongDestination);
@@ -101,6 +106,10 @@ test("where to be paid is counted, kept as it was sealed, sent again until it is
   const counters = sent.slice(3).map(([counter]) => counter);
   assert.deepEqual([...new Set(counters)].sort(), [2, 3], "no two destinations have one counter");
   assert.equal((await kept.get("pay-to")).counter, 3);
+  note = "note";
+  await where.put("text", "noted");
+  assert.deepEqual(checked, [[{ destination: "hash", counter: 4 }, undefined]], "CSP's word is checked");
+  assert.deepEqual(sent.at(-1), [4, "text", "noted", "note"]);
   refusal = new Conflict("this task asks nobody where to be paid");
   await assert.rejects(where.put("text", "too late"), Conflict);
   assert.equal((await kept.get("pay-to")).closed, true);

@@ -8,7 +8,11 @@ import { speakAs } from "../speak.js";
 before(() => speakAs());
 
 const IDLE = { kind: "idle", round: null, done: 0, of: 0, why: null };
-const DEFINITION = { settings: { rounds: 5, min_participants: 6 }, plan: { start_with: 20 } };
+const DEFINITION = { settings: { rounds: 5, min_participants: 6, budget: null }, rounds_until: 1.9e9, plan: { start_with: 20 } };
+
+const PAID = {
+  definition: { ...DEFINITION, settings: { ...DEFINITION.settings, budget: "36.00" } }, claim: { state: "later", until: 2e9 }, payTo: { asked: true, to: null },
+};
 
 /** @param {object} changes @param {boolean} [reached] */
 const standing = (changes, reached = true) => standingOf(/** @type {any} */ ({
@@ -37,7 +41,9 @@ for (const [name, words, changes, act] of /** @type {[string, RegExp, object, (s
   ["a round that closed without this phone", /closed without a contribution/, { rounds: [round("nothing", "closed")] }],
   ["between two rounds", /^The next round begins on/, { rounds: [round("arrived", "rewarded")], next: 1_794_636_000 }],
   ["between two without a plan", /^The next round begins soon/, { rounds: [round("arrived", "rewarded")] }],
-  ["after the last round", /^The last round is over/, { rounds: [round("arrived", "rewarded", 5)] }],
+  ["after the last round", /^The last round is over. Say now.*where to be paid.*Open this page again after.*before/, { rounds: [round("arrived", "rewarded", 5)], ...PAID }],
+  ["in the last round", /has arrived. .*Open this page again after.*before/, { rounds: [round("arrived", "open", 5)], ...PAID, payTo: { asked: true, to: "x" } }],
+  ["in the last round of one that pays nothing", /has arrived. .*You may close this page. Thank you/, { rounds: [round("arrived", "open", 5)] }],
   ["the end with pay", /ended.*get paid/, { phase: "ended", claim: { state: "due" } }, "earnings"],
   ["the end without", /ended\. Thank you/, { phase: "ended", claim: { state: "none" } }],
   ["left", /^You have left/, { phase: "left" }],

@@ -10,9 +10,12 @@ import { enrolmentRequest, openDefinition, openDocument, openRecruited } from "#
 import { parseLink } from "#web/phone/protocol/invitation.js";
 import { newKeys, newTicketKey } from "#web/phone/protocol/keys.js";
 import { decode, encode } from "#web/phone/protocol/messages.js";
+import { BONUS, checkPlaceKept, openReward, placeNote, rewardBy } from "#web/phone/protocol/rewards.js";
+import { sign, verify } from "#web/phone/protocol/seal.js";
 import { requireCompany, sharesTask } from "#web/phone/protocol/settings.js";
 import { definitionOf, refuses, vectors } from "./support.js";
 
+const TASK = "ab".repeat(32);
 const links = vectors("phone_links");
 const papers = vectors("phone_documents");
 
@@ -129,6 +132,48 @@ test("tasks of other profiles are refused with words", () => {
 test("what a round pays can be claimed while the task runs where CSP's record says it, and not where a claim shows more", () => {
   const pays = [null, "equal", "samples", "distance"].map((pay) => withSettings({ pay, budget: "2" }));
   assert.deepEqual(pays.map(({ claimsEarly }) => claimsEarly), [true, true, false, false]);
+});
+
+test("fixed pay is an amount, and its budget follows from it", async () => {
+  const fixed = { pay: "fixed", each: "2.00", bonus: "1.00", budget: "24.00", max_participants: 12 };
+  const task = withSettings(fixed);
+  assert.deepEqual([task.each, task.bonus, task.payment, task.claimsEarly], [2_000_000n, 1_000_000n, 24_000_000n, true]);
+  for (const wrong of [{ each: null }, { budget: "23.00" }, { each: "0", budget: "0" }, { budget: null }]) {
+    await refuses("DocumentError", () => withSettings({ ...fixed, ...wrong }));
+  }
+});
+
+test("a bonus is what CSP's word says, and nobody else's", async () => {
+  const [csp, other, keys] = [await newKeys(), await newKeys(), await newKeys()];
+  const task = { ...withSettings({ pay: "fixed", each: "2.00", bonus: "1.00", budget: "24.00", max_participants: 12 }), task: TASK };
+  const bundle = /** @type {any} */ ({ ringBits: 64, cspSigning: csp.signingPublic });
+  const word = async (/** @type {string} */ of, /** @type {string[]} */ names, signer = csp) => {
+    const unsigned = encode(95, [of, names, new Uint8Array(0)]);
+    return rewardBy(task, encode(95, [of, names, await sign(signer, concat(utf8("crowdfl bonus 1"), unsigned))]));
+  };
+  const read = async (/** @type {any} */ shown) => openReward(task, bundle, keys, shown, BONUS);
+  assert.equal(await read(await word(TASK, ["x", keys.who])), 1_000_000n);
+  await assert.rejects(read(await word(TASK, ["x"])), { name: "UploadRejected" });
+  await assert.rejects(read(await word("f".repeat(64), [keys.who])), { name: "ProtocolError" });
+  await assert.rejects(read(await word(TASK, [keys.who], other)), { name: "BadSignature" });
+});
+
+test("where unclaimed pay goes is what its owner has signed, and CSP has kept", async () => {
+  const [csp, other, keys] = [await newKeys(), await newKeys(), await newKeys()];
+  const task = { ...withSettings({ pay: "fixed", each: "2.00", budget: "24.00", max_participants: 12 }), task: TASK };
+  const [bundle, destination] = [/** @type {any} */ ({ cspSigning: csp.signingPublic }), new Uint8Array(32).fill(7)];
+  const note = /** @type {any} */ (await placeNote(task, keys, destination, 2));
+  const [, who, hash, counter, signature] = decode(98, ["text", "text", "bytes", "number", "bytes"], note);
+  assert.deepEqual([who, hash, counter], [keys.who, destination, 2n]);
+  await verify(keys.signingPublic, concat(utf8("crowdfl place 1"), encode(98, [TASK, who, hash, counter, new Uint8Array(0)])), signature);
+  const word = async (/** @type {any[]} */ fields, signer = csp) =>
+    encode(99, [...fields, await sign(signer, concat(utf8("crowdfl place kept 1"), encode(99, [...fields, new Uint8Array(0)])))]);
+  const check = async (/** @type {any} */ kept) => checkPlaceKept(task, bundle, keys, { destination, counter: 2 }, kept);
+  await check(await word([TASK, keys.who, destination, 2]));
+  await assert.rejects(check(await word([TASK, keys.who, destination, 1])), { name: "ClaimRefused" }, "an older one");
+  await assert.rejects(check(await word([TASK, keys.who, new Uint8Array(32), 2])), { name: "ClaimRefused" });
+  await assert.rejects(check(await word([TASK, keys.who, destination, 2], other)), { name: "BadSignature" });
+  assert.equal(await placeNote(withSettings({ pay: "samples", budget: "2" }), keys, destination, 1), null, "nobody but its owner knows that reward");
 });
 
 test("a task without a budget, or whose pay is none, pays nothing", () => {

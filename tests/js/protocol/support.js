@@ -66,7 +66,7 @@ export function definitionOf({ task, settings, parameters }) {
   const whole = {
     total: "shown", decimals: 6, clip: 16, max_participants: 36, max_samples: 100, mask_bits: null, distance_floor: null, lanes: 1024,
     pay: null, weighting: "samples", check: "bounds", max_norm: null, epsilon: null, delta: null, noise: null, sigma: null, reference: false, window: 3600, late: 0, min_participants: 3, per_round: null, cohort: 4096, rounds: 5, currency: "EUR",
-    budget: null, key_bits: 2048, server_step: "none", server_rate: 1, server_momentum: 0.9, server_squares: 0.99,
+    budget: null, each: null, bonus: null, key_bits: 2048, server_step: "none", server_rate: 1, server_momentum: 0.9, server_squares: 0.99,
     server_floor: 0.001, ...settings,
   };
   const plan = { enrol_until: null, start_at: null, start_with: null, every: null, closes: "everyone", goal: null, unused_pay: null, room: 0 };

@@ -39,11 +39,12 @@ from crowdfl.protocols.shares.dealing.keys import (
 from crowdfl.protocols.shares.dealing.rounds import dealt_file, file_bytes
 from crowdfl.protocols.shares.reference import LONGEST, OPPOSED, REQUESTER_NAME
 from crowdfl.protocols.shares.round.average import AverageReader, OpenedAverage, RoundRecord, parse_record
+from crowdfl.protocols.shares.round.bonus import BonusWord, KeptOpened, KeptVoid, open_bonus
 from crowdfl.protocols.shares.round.csp import SharesCsp
 from crowdfl.protocols.shares.round.csp_records import MOST_UNSHOWN, KeptRound
 from crowdfl.protocols.shares.round.ends import open_end
 from crowdfl.protocols.shares.round.manifest import AcceptedSet
-from crowdfl.protocols.shares.round.rewards import equal_part, open_envelope
+from crowdfl.protocols.shares.round.rewards import open_envelope, open_part
 from crowdfl.protocols.shares.round.sp import SharesSp
 from crowdfl.protocols.shares.round.upload import UpdateEncoder, make_upload
 from crowdfl.protocols.shares.shape import SharesShape, shape_of
@@ -148,16 +149,28 @@ class SharesParticipant(_ChainReader, PaidParticipant):
         self._shape.require_rewards()
         if self._shape.is_reward_hidden:
             return super().open_reward(envelope, round_number)
+        if round_number == claims.BONUS:
+            return self._open_bonus(envelope)
         shown = RewardEnvelope.from_bytes(envelope, self._shape.limits())
         record = parse_record(shown.sealed, self._shape, self.bundle.csp_signing)
         if (record.task, record.number) != (self._shape.spec.name, round_number):
             raise ProtocolError(f"what was shown for round {round_number} is CSP's record of another round or task")
-        amount = equal_part(self._shape.payment, record, self.who)
+        amount = open_part(self._shape, record, self.who)
         if amount is None:
             reason = record.members.rejected.get(self.who, Reason.NOT_PASSED_ON)
             raise UploadRejected(reason.words, reason)
         self._earned(round_number, open_envelope(shown.sealed), amount)
         return amount
+
+    def _open_bonus(self, envelope: bytes) -> int:
+        """CSP's signed word says who gets it."""
+        limits = self._shape.crowd_limits
+        shown = RewardEnvelope.from_bytes(envelope, limits)
+        word = open_bonus(shown.sealed, self._shape.spec.name, limits, self.bundle.csp_signing)
+        if self.who not in word.names:
+            raise UploadRejected("CSP's word about the bonus does not name you: a round that asked you is missing")
+        self._earned(claims.BONUS, open_envelope(shown.sealed), self._shape.bonus)
+        return self._shape.bonus
 
     def _reward_form(self) -> RewardForm:
         self._shape.require_rewards()
@@ -239,6 +252,7 @@ def _reference() -> list[str]:
 
 
 _PAY = {
+    "fixed": "pay            fixed: so much for each round that counts a person; a bonus for who was in all that asked them",
     "equal": "pay            equal: everyone in a round's average gets the same",
     "samples": "pay            samples: a part as large as one's part of all samples; a claim shows both servers the number",
 }
@@ -297,7 +311,8 @@ class SharesProfile:
             now = records.get(KeptRound, number)
             if now is not None:
                 records.put(replace(now, seed=b"", heard=(), sums=""), number)
-        return KeptRound.kind, claims.KeptReward.kind, claims.KeptClaim.kind
+        kept = KeptOpened.kind, KeptVoid.kind, BonusWord.kind
+        return KeptRound.kind, claims.KeptReward.kind, claims.KeptClaim.kind, claims.KeptPlace.kind, *kept
 
     def rewarded(self, spec: TaskSpec, records: Look) -> Iterator[tuple[int, str]]:
         """Everyone in a record, where the task pays."""
@@ -307,6 +322,8 @@ class SharesProfile:
             if now is not None and now.record:
                 record = RoundRecord.from_bytes(now.record, shape.limits())
                 yield from ((number, who) for who in record.accepted)
+        word = records.get(BonusWord) if shape.bonus else None
+        yield from ((claims.BONUS, who) for who in (word.names if word is not None else ()))
 
     def pays_openly(self, settings: TaskSettings) -> bool:
         shape = SharesShape(TaskSpec("", settings, 0))

@@ -14,7 +14,7 @@ from crowdfl.protocols.shares.round import steps
 from crowdfl.protocols.shares.round.steps import SAMPLES_BYTES
 from crowdfl.protocols.shares.rule_widths import RuleWidths
 from crowdfl.protocols.shares.server_optimizers import ServerStep
-from crowdfl.protocols.shares.widths import SharesWidths, pay_of
+from crowdfl.protocols.shares.widths import OPEN_PAY, SharesWidths, pay_of
 from crowdfl.reasons import Reason
 from crowdfl.settings import TaskSettings, to_millionths
 
@@ -117,7 +117,7 @@ class SharesShape:
     @cached_property
     def is_reward_hidden(self) -> bool:
         """Both servers hold shares of rewards, or of counts, and nobody but their owners knows them before they are claimed."""
-        return bool(self.payment) and self.pay != "equal"
+        return bool(self.payment) and self.pay not in OPEN_PAY
 
     @cached_property
     def is_reward_computed(self) -> bool:
@@ -135,6 +135,11 @@ class SharesShape:
         """Millionths that every round pays; 0 in a task without rewards."""
         budget = self.spec.settings.budget
         return to_millionths(budget) if budget is not None and self.pay != "none" else 0
+
+    @property
+    def bonus(self) -> int:
+        """Millionths, once, for who was in every round that asked them; 0 in a task without a bonus."""
+        return self.spec.settings.bonus_each
 
     @cached_property
     def quorum(self) -> Quorum:
@@ -167,6 +172,12 @@ class SharesShape:
         """Refuse, with the numbers, a task whose widths do not fit."""
         if self.widths and self.is_reward_computed:
             _ = self.rule_widths
+
+    @cached_property
+    def crowd_limits(self) -> Limits:
+        """For a message that may name everyone who has joined."""
+        people = self.spec.settings.most_devices
+        return Limits(None, 0, max_entries=people + 1, longest=4096 + 32 * people)
 
     def limits(self, payload: int = 0) -> Limits:
         """For a message of the task, or one with a payload of so many bytes."""

@@ -257,6 +257,9 @@ class SharesWidths:
         return sum(weight for excess, weight in sixths.items() if excess > limit)
 
 
+OPEN_PAY = ("equal", "fixed")  # everyone's follows from CSP's record: nothing is computed for it, and nothing hidden
+
+
 def pay_of(settings: TaskSettings) -> str:
     return settings.pay or "equal"
 
@@ -304,17 +307,17 @@ def _refusals(settings: TaskSettings) -> Iterator[tuple[bool, str]]:
     yield (
         equal and pay_of(settings) in {"samples", "distance"},
         f'pay = "{settings.pay}" rests on numbers of samples, and with weighting = "equal" none leaves a device: '
-        'set pay = "equal", or weighting = "samples"',
+        'set pay = "fixed" or "equal", or weighting = "samples"',
     )
     yield (
-        settings.most_cohorts > 1 and paid and pay_of(settings) != "equal",
+        settings.most_cohorts > 1 and paid and pay_of(settings) not in OPEN_PAY,
         f'pay = "{settings.pay}" pays rounds of at most `cohort` people, which is {settings.cohort}, and a round of this task '
-        f'has up to {settings.most_in_round}: set pay = "equal", or fewer in a round',
+        f'has up to {settings.most_in_round}: set pay = "fixed" or "equal", or fewer in a round',
     )
     noisy = settings.epsilon is not None
     yield (
-        noisy and paid and pay_of(settings) != "equal",
-        f'pay = "{settings.pay}" shows more than `epsilon` allows: set "equal"',
+        noisy and paid and pay_of(settings) not in OPEN_PAY,
+        f'pay = "{settings.pay}" shows more than `epsilon` allows: set "fixed" or "equal"',
     )
     yield (
         noisy and not unchecked and (settings.lanes or 0) < LEAST_LANES,

@@ -17,12 +17,12 @@ from crowdfl.documents.destination import destination_name
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import ClaimRefused, Conflict, MasksDoNotFit, NotReady, TooLate, WrongAmount
 from crowdfl.protocols.capabilities import PaysOpenly
-from crowdfl.protocols.claims import Beside
+from crowdfl.protocols.claims import BONUS, Beside
 from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.participant.evidence import CspWord, SpWord
 from crowdfl.roles.ports import Blobs, replace_blob
-from crowdfl.roles.records import PaidClaim
+from crowdfl.roles.records import PaidClaim, PayState, PayWord
 
 _UNDER_WAY = ("running", "paused")
 _AGAIN = 3600.0  # seconds until what is disputed, or was refused, is asked about again
@@ -49,6 +49,7 @@ class ClaimsService(Protocol):
     """What a claim asks of `ParticipantSp`, and no more."""
 
     def claim(self, task: str, claim: bytes, keys: ParticipantKeys) -> PaidClaim: ...
+    def pay_words(self, task: str, keys: ParticipantKeys) -> Mapping[int, PayWord]: ...
 
 
 class Claimant(Protocol):
@@ -76,6 +77,8 @@ class Claimant(Protocol):
     def claims_until(self, status: Mapping[str, Any]) -> int: ...
     def has_earned(self, number: int) -> bool: ...
     def open_at_end(self, number: int) -> None: ...
+    def open_bonus(self) -> None: ...
+    def awaits_bonus(self) -> bool: ...
     def unused_rounds(self) -> list[int]: ...
     def rewards(self) -> dict[int, int]: ...
     def tell_difference(self, number: int, said: SpWord, signed: CspWord) -> None: ...
@@ -170,6 +173,24 @@ class Claiming:
         said = [found.get(how, {}) for how in ("paid", "unused", "disputed")]
         return PaidClaim(*({int(number): int(amount) for number, amount in one.items()} for one in said))
 
+    def ask_pay(self) -> None:
+        """Have SP say where the money stands; what it says is kept."""
+        words = self.person.sp.pay_words(self.person.task, self.person.keys)
+        rows = [one.row(number) for number, one in sorted(words.items())]
+        if rows or self.blobs.has("pay-words"):
+            replace_blob(self.blobs, "pay-words", json.dumps(rows).encode())
+
+    @property
+    def pay_words(self) -> dict[int, PayWord]:
+        """Where the money of each round stands: by what SP said last, of what was claimed; and what was earned."""
+        said = PayWord.by_round(json.loads(self.blobs.get("pay-words"))) if self.blobs.has("pay-words") else {}
+        answer, found = self.answer, dict[int, PayWord]()
+        booked = {**answer.paid, **answer.unused, **answer.disputed}
+        for number, amount in sorted(self.person.rewards().items()):
+            known = PayState.CLAIMED if number in booked else PayState.EARNED
+            found[number] = said.get(number) or PayWord(amount, known)
+        return {**said, **found}
+
     @property
     def disputed(self) -> list[int]:
         return sorted(self.answer.disputed)
@@ -207,19 +228,21 @@ class Claiming:
         rewarded = [entry["number"] for entry in status["rounds"] if entry["state"] == "rewarded"]
         for number in rewarded:
             self.person.open_at_end(number)
+        self.person.open_bonus()
         for number in self._opened():
-            if number not in rewarded:  # an SP that was restored, or lies
+            if number not in (*rewarded, BONUS):  # an SP that was restored, or lies
                 self.person.tell_difference(number, SpWord.NO_AVERAGE, CspWord.ACCEPTED)
 
     def _missing(self, status: Mapping[str, Any]) -> list[int]:
         known = {entry["number"] for entry in status["rounds"] if entry["state"] == "aborted"} | set(self._opened())
         every = range(1, self.person.definition.settings.rounds + 1)  # whatever the platform lists
         earned = [number for number in every if number not in known and self.person.has_earned(number)]
-        return [number for number in earned if not self.blobs.has(f"rounds/{number}/no-reward")]
+        missing = [number for number in earned if not self.blobs.has(f"rounds/{number}/no-reward")]
+        return [*([BONUS] if self.person.awaits_bonus() else []), *missing]
 
     def _opened(self) -> list[int]:
         """Those with a reward that the servers computed."""
-        every = range(1, self.person.definition.settings.rounds + 1)
+        every = range(BONUS, self.person.definition.settings.rounds + 1)
         return [number for number in every if self.blobs.has(f"rounds/{number}/reward")]
 
     def _contents(self) -> _Contents:

@@ -17,7 +17,7 @@ from crowdfl.crypto.compute import Progress
 from crowdfl.crypto.paillier.pctd import FreshRandomizers, PublicKey, RandomizerSource
 from crowdfl.crypto.sealing import ReaderKey
 from crowdfl.crypto.signing import SigningKey
-from crowdfl.documents.destination import Destination, checked
+from crowdfl.documents.destination import Destination, checked, destination_name
 from crowdfl.documents.invitations import Invitation, Ticket
 from crowdfl.documents.signed import (
     Appointment,
@@ -67,10 +67,12 @@ from crowdfl.protocols.capabilities import (
     DealsFiles,
     FollowsModel,
     PaysByRecord,
+    PaysOpenly,
     ReadsRecords,
     ScalesDown,
     TakesRandomizers,
 )
+from crowdfl.protocols.claims import BONUS, PlaceNote, open_place_kept
 from crowdfl.protocols.profile import (
     Average,
     ParticipantKeys,
@@ -84,7 +86,7 @@ from crowdfl.roles.participant.claims import Claiming
 from crowdfl.roles.participant.enrolment import EnrollingKgc, enrol, takes_a_place
 from crowdfl.roles.participant.evidence import CspWord, Evidence, SpWord, contradicts, holds_receipt, signed_of
 from crowdfl.roles.ports import Blobs, Stock, replace_blob
-from crowdfl.roles.records import NOT_OPEN, PaidClaim, RoundState, last_claims, taking_uploads
+from crowdfl.roles.records import NOT_OPEN, PaidClaim, PayWord, RoundState, last_claims, taking_uploads
 from crowdfl.settings import DELTA, LEAST_PARTICIPANTS
 
 # What a home folder keeps of joining.
@@ -116,7 +118,10 @@ class ParticipantSp(Protocol):
     ) -> bytes: ...  # CSP's word on a round that was given up
     def reward(self, task: str, number: int, keys: ParticipantKeys) -> bytes: ...
     def claim(self, task: str, claim: bytes, keys: ParticipantKeys) -> PaidClaim: ...
-    def pay_to(self, task: str, sealed: bytes, keys: ParticipantKeys) -> None: ...
+    def pay_to(
+        self, task: str, sealed: bytes, keys: ParticipantKeys
+    ) -> bytes: ...  # CSP's word, if a note came with it
+    def pay_words(self, task: str, keys: ParticipantKeys) -> Mapping[int, PayWord]: ...
     def leave(self, task: str, keys: ParticipantKeys, *, withdraw: bool) -> dict[str, list[int]]: ...  # `Sp.withdraw`'s
     def recruit(self, task: str, key: bytes) -> str: ...  # an invitation to this key, of a listed task
 
@@ -831,14 +836,39 @@ class Participant:
     def open_at_end(self, number: int) -> None:
         self._read_own(number)  # the record first: nobody waits for the reward of an upload that it leaves out
 
+    def open_bonus(self) -> None:
+        """Of a task that is over: CSP's word whether this participant gets it; the platform may still show it later."""
+        if self.definition.settings.bonus_each and not self._knows_bonus:
+            try:
+                self.open_reward(BONUS)
+            except UploadRejected:
+                self.blobs.put(f"rounds/{BONUS}/no-reward", b"")
+            except CrowdFLError as wrong:
+                if isinstance(wrong, ServiceError) and not wrong.passes:
+                    raise
+                self.unread[BONUS] = wrong.passes
+
+    @property
+    def _knows_bonus(self) -> bool:
+        return self.blobs.has(f"rounds/{BONUS}/reward") or self.blobs.has(f"rounds/{BONUS}/no-reward")
+
+    def awaits_bonus(self) -> bool:
+        """Whether it is to come, or to be told that it does not; who was in no round gets none."""
+        numbers = range(1, self.definition.settings.rounds + 1)
+        return (
+            bool(self.definition.settings.bonus_each) and not self._knows_bonus and any(map(self.has_earned, numbers))
+        )
+
     def open_reward(self, number: int) -> int:
         envelope = self._reward_envelope(number)
         try:
             amount = self.side.open_reward(envelope, number)
         except UploadRejected as wrong:  # by CSP's signed record
+            if number == BONUS:
+                raise
             self._note_rejected(number, Reason(wrong.reason))
             raise
-        if isinstance(self.side, PaysByRecord) and (record := self.side.record_in(envelope)):
+        if number != BONUS and isinstance(self.side, PaysByRecord) and (record := self.side.record_in(envelope)):
             self._chain.require_only(number, record)
         self.blobs.put(f"rounds/{number}/reward", envelope)
         self.on_event("rewarded", {"round": number, "millionths": amount, "currency": self.currency})
@@ -846,7 +876,7 @@ class Participant:
 
     def _reward_envelope(self, number: int) -> bytes:
         """Made of CSP's record, where that says what it pays; else SP has a part of it."""
-        if isinstance(self.side, PaysByRecord) and self._is_accepted(number):
+        if number != BONUS and isinstance(self.side, PaysByRecord) and self._is_accepted(number):
             made = self.side.reward_by(self._chain.record(number))
             if made is not None:
                 return made
@@ -858,7 +888,7 @@ class Participant:
     def rewards(self) -> dict[int, int]:
         """By round, those of unused uploads too; one that CSP's record shows in the average is not unused."""
         earned = {}
-        for number in range(1, self.definition.settings.rounds + 1):
+        for number in range(BONUS, self.definition.settings.rounds + 1):
             if self.blobs.has(f"rounds/{number}/reward"):
                 earned[number] = self.side.open_reward(self.blobs.get(f"rounds/{number}/reward"), number)
             elif self.blobs.has(f"rounds/{number}/unused") and not self._is_accepted(number):
@@ -879,7 +909,11 @@ class Participant:
 
     def claim(self) -> int:
         """Claim all that can be claimed now; millionths that SP has booked so far. Safe to repeat."""
-        return Claiming(self).claim()
+        try:
+            return Claiming(self).claim()
+        finally:
+            with contextlib.suppress(CrowdFLError, ConnectionError):  # what it said last is shown meanwhile
+                self.claimed.ask_pay()
 
     def look_again(self) -> Mapping[str, Any]:
         """Where the task stands. Rounds name what this device keeps: each is a number that the task has, once."""
@@ -943,10 +977,23 @@ class Participant:
         """What SP does not have yet; `again` also what it may have lost."""
         sealed, counter = self.destination
         if counter and (again or not self.blobs.has(f"destinations/{counter}-sent")):
-            self.sp.pay_to(self.task, sealed, self.keys)
+            self._send_place(sealed, counter)
             if not self.blobs.has(f"destinations/{counter}-sent"):
                 self.blobs.put(f"destinations/{counter}-sent", b"")
                 self.on_event("pay to", {})
+
+    def _send_place(self, sealed: bytes, counter: int) -> None:
+        """Where CSP's records say what was earned, with a note for CSP: what is never claimed is paid there, and not lost."""
+        settings, key = self.definition.settings, self.side.csp_key
+        profile = profile_named(settings.profile)
+        if not isinstance(profile, PaysOpenly) or not profile.pays_openly(settings):
+            self.sp.pay_to(self.task, sealed, self.keys)
+            return
+        name = destination_name(sealed)
+        note = PlaceNote.made(self.task, self.keys.who, name, counter, self.keys.signing)
+        kept = self.sp.pay_to(self.task, sealed + note.to_bytes(), self.keys)
+        open_place_kept(kept, note, key)
+        replace_blob(self.blobs, "place-kept", kept)
 
     def states(self) -> dict[int, str]:
         """By round, the digest of what this participant held after it; of a task with a server step."""

@@ -6,10 +6,10 @@ looked at both proofs, the signed claim and the books. Whatever is refused of on
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from crowdfl.documents.destination import SEALED_BYTES
+from crowdfl.documents.destination import SEALED_BYTES, destination_name
 from crowdfl.errors import (
     ClaimRefused,
     Conflict,
@@ -21,15 +21,15 @@ from crowdfl.errors import (
     UnknownPayment,
     WrongAmount,
 )
-from crowdfl.protocols.capabilities import PaysOpenly
-from crowdfl.protocols.claims import Attested, Claim, ClaimsSp
+from crowdfl.protocols.capabilities import PaysBonus, PaysOpenly, ReadsUnclaimed
+from crowdfl.protocols.claims import BONUS, Attested, Claim, ClaimsSp, PlaceNote, UnclaimedRequest
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import ChecksClaims, Profile
 from crowdfl.protocols.registry import profile_named
-from crowdfl.roles.records import DisputeState, PaidClaim, StoredDispute, StoredTask, TaskState
+from crowdfl.roles.records import DisputeState, PaidClaim, PayWord, StoredDispute, StoredTask, TaskState, unclaimed_from
 from crowdfl.roles.sp.core import ENDED, UNDER_WAY, LedgerPorts, SpCore
 from crowdfl.roles.sp.ledger import Ledger, disputed_account, earned_account, owed_account, unused_account
-from crowdfl.roles.sp.money import book_instalment, keep_statement, offer_destination
+from crowdfl.roles.sp.money import book_instalment, keep_statement, offer_destination, pay_words
 from crowdfl.roles.sp.results import read_result
 from crowdfl.roles.sp.rounds import find_envelope
 from crowdfl.roles.sp.uploads import RoundAggregators
@@ -42,6 +42,7 @@ class Claims:
 
     def __init__(self, core: SpCore, aggregators: RoundAggregators) -> None:
         self._core, self._ports, self._aggregators = core, core.ports, aggregators
+        self._asked: dict[str, set[str]] = {}  # by task: whose unclaimed items this process has asked for
 
     def pay(self, task: str, request: bytes) -> PaidClaim:
         """Book what is new in a claim that CSP attests; each round pays from its own budget."""
@@ -109,6 +110,9 @@ class Claims:
         served = {
             one.number: find_envelope(read_result(blobs, task, one, "rewards"), claim.participant) for one in rewarded
         }
+        word, sp = store.task(task).bonus, self._aggregators.checking(task)
+        if BONUS in claim.rounds and word and isinstance(sp, PaysBonus):
+            served[BONUS] = sp.bonus_envelope(bytes.fromhex(word))
         return {number: envelope for number, envelope in served.items() if envelope is not None}
 
     def limit(self, task: str) -> int:
@@ -116,13 +120,81 @@ class Claims:
         settings = self._core.definition(task).settings
         return self._profile(task).claim_bytes(settings, settings.rounds) + _ROOM
 
-    def pay_to(self, task: str, who: str, sealed: bytes) -> None:
-        """Where a participant is to be paid, for the payer alone; another takes its place until all is paid."""
+    def pay_to(self, task: str, who: str, placed: bytes) -> bytes:
+        """Where a participant is to be paid, for the payer alone; another takes its place until all is paid.
+
+        Where CSP's records say what everyone has earned, the owner's signed note comes behind it: CSP's signed word that it has
+        kept that is the answer, and what stays unclaimed goes there.
+        """
+        sealed, note = placed[:SEALED_BYTES], placed[SEALED_BYTES:]
         if not self._core.definition(task).payer:
             raise Conflict("this task asks nobody where to be paid")
-        if len(sealed) != SEALED_BYTES:
-            raise FormatError(f"a sealed destination has {SEALED_BYTES} bytes, not {len(sealed)}")
+        if len(sealed) != SEALED_BYTES or (note and not self.pays_unclaimed(task)):
+            raise FormatError(f"a sealed destination has {SEALED_BYTES} bytes, not {len(placed)}")
+        if not note:
+            offer_destination(self._ports.store, task, who, sealed)
+            return b""
+        said = PlaceNote.from_bytes(note, Limits.plain())
+        if (said.task, said.participant, said.destination) != (task, who, destination_name(sealed)):
+            raise FormatError("this note is of another destination")
         offer_destination(self._ports.store, task, who, sealed)
+        return self._ports.csp.answer(task, note, _ROOM)
+
+    def pays_unclaimed(self, task: str) -> bool:
+        """Whether anyone can compute from CSP's record what somebody has earned."""
+        profile, definition = self._profile(task), self._core.definition(task)
+        opened = isinstance(profile, PaysOpenly) and profile.pays_openly(definition.settings)
+        return opened and bool(definition.payer)
+
+    def unclaimed_due(self, stored: StoredTask) -> bool:
+        """In the last days of claims: whether somebody who said where to be paid has not claimed."""
+        if stored.state not in (TaskState.FINISHED, TaskState.CANCELLED) or stored.ended_at is None:
+            return False
+        now, until = self._core.now(), stored.claims_until
+        if not unclaimed_from(stored.opened, until) <= now < stored.attests_until or not self.pays_unclaimed(
+            stored.task
+        ):
+            return False
+        return bool(self._silent(stored.task))
+
+    def _silent(self, task: str) -> list[str]:
+        """Who said where to be paid, and has items of rounds that are not booked; asked once by this process."""
+        store, paid = self._ports.store, self._core.ledger(task).paid()
+        done = self._asked.setdefault(task, set())
+        return [
+            who
+            for who, payee in store.payees(task).items()
+            if payee.offered and who not in done and len(paid.get(who, {})) < len(self._core.ledger(task).budgets())
+        ]
+
+    def pay_unclaimed(self, task: str) -> bool:
+        """One person's, booked as its claim would be: whichever comes first, it is booked once."""
+        who = next(iter(self._silent(task)), None)
+        if who is None:
+            return False
+        self._asked[task].add(who)
+        sp = self._aggregators.checking(task)
+        request = UnclaimedRequest(task, who).to_bytes()
+        try:
+            reply = self._ports.csp.answer(task, request, self.limit(task))
+        except ClaimRefused:  # CSP was told no place: only its own claim says what it gets
+            return True
+        except BaseException:
+            self._asked[task].discard(who)
+            raise
+        if not isinstance(sp, ReadsUnclaimed):
+            return True
+        amounts, statement = sp.unclaimed(who, reply)
+        with self._ports.store.transaction():
+            stored = self._ports.store.task(task)
+            _require_not_settled(stored.state)
+            keep_statement(self._ports.store, statement)
+            self._book_attested(stored, who, amounts)
+        return True
+
+    def pay_words(self, task: str, who: str) -> dict[int, PayWord]:
+        """Where somebody's money stands, round by round, of all that is booked."""
+        return pay_words(self._ports.store, task, who, self._core.probably_now())
 
     def _booked(self, claim: Claim) -> PaidClaim | None:
         """What this claim comes to, if there is nothing new in it; CSP need not be asked."""
@@ -139,14 +211,25 @@ class Claims:
 
     def _book(self, stored: StoredTask, request: bytes, attested: Attested) -> None:
         """Movements, disputes and payment together. The caller holds a transaction."""
-        task, who, store = stored.task, attested.claim.participant, self._ports.store
+        who = attested.claim.participant
+        self._book_attested(stored, who, attested.amounts, request, attested.claim.unused)
+
+    def _book_attested(
+        self,
+        stored: StoredTask,
+        who: str,
+        amounts: Mapping[int, int],
+        request: bytes = b"",
+        unused: Sequence[int] = (),
+    ) -> None:
+        task, store = stored.task, self._ports.store
         ledger = self._core.ledger(task)
         before, budgets = ledger.paid().get(who, {}), ledger.budgets()
-        _require_within(attested.amounts, budgets)
-        new = {n: amount for n, amount in attested.amounts.items() if n in budgets and n not in before}
+        _require_within(amounts, budgets)
+        new = {n: amount for n, amount in amounts.items() if n in budgets and n not in before}
         paid = {number: min(amount, ledger.balance(earned_account(number))) for number, amount in new.items()}
         store.post(task, *(ledger.pay(who, number, amount) for number, amount in paid.items()))
-        word = sum(self._book_unused(stored, who, number, request) for number in attested.claim.unused)
+        word = sum(self._book_unused(stored, who, number, request) for number in unused)
         ledger = self._core.ledger(task)
         booked = len(ledger.paid().get(who, {})) + len(ledger.paid_unused().get(who, {}))
         book_instalment(store, stored, who, booked, sum(paid.values()), word, self._core.probably_now())

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from crowdfl.errors import LedgerConflict, NotEnoughMoney
+from crowdfl.protocols.claims import BONUS
 from crowdfl.roles.records import Movement
 
 REQUESTER = "requester"  # what the requester has paid in, as a negative balance
@@ -20,6 +21,7 @@ ESCROW = "escrow"  # paid in, not yet promised to a round
 REWARDS = "rewards"  # as the requester sees it: all that rounds have earned and nobody has claimed
 _PAY, _EXPIRE, _EARNED, _UNUSED, _OWED, _DISPUTED = "pay ", "expire claims", "earned ", "unused ", "owed ", "disputed "
 PAID_PEOPLE, PAID_UNUSED = "pay participants", "pay unused uploads"  # all of them as one, as the requester sees it
+BONUSES = "bonuses"  # prepaid with the first round
 _PAYMENT = re.compile(r"pay (unused )?(.+) round ([0-9]+)")
 
 
@@ -110,6 +112,11 @@ class Ledger:
                 found[payment[2]][int(payment[3])] = movement.amount
         return dict(found)
 
+    def booked(self, who: str) -> list[tuple[int, int]]:
+        """Round and amount of all that was booked for somebody, earned or for an unused upload, in that order."""
+        found = ((_PAYMENT.fullmatch(movement.name), movement.amount) for movement in self.movements)
+        return [(int(one[3]), amount) for one, amount in found if one is not None and one[2] == who]
+
     def unused(self, who: str) -> dict[int, int]:
         """What a participant is owed for uploads that were not used, by round."""
         owed = [m for m in self.movements if m.target == f"{_OWED}{who}"]
@@ -170,10 +177,26 @@ class Ledger:
     def abort_round(self, number: int) -> Movement:
         return Movement(f"abort round {number}", round_account(number), ESCROW, self.balance(round_account(number)))
 
-    def reward_round(self, number: int) -> Movement:
-        """A rewarded round's budget is owed to its participants; who gets how much is not known here yet."""
+    def reward_round(self, number: int, most: int | None = None) -> list[Movement]:
+        """A rewarded round's budget is owed to its participants; who gets how much is not known here yet. Of fixed pay at most
+        so much is: the rest is free again."""
         budget = self.balance(round_account(number))
-        return Movement(f"reward round {number}", round_account(number), earned_account(number), budget)
+        owed = budget if most is None else min(most, budget)
+        reward = Movement(f"reward round {number}", round_account(number), earned_account(number), owed)
+        rest = Movement(f"return of round {number}", round_account(number), ESCROW, budget - owed)
+        return [reward, rest] if rest.amount else [reward]
+
+    @staticmethod
+    def fund_bonuses(amount: int) -> Movement:
+        return Movement("fund bonuses", ESCROW, BONUSES, amount)
+
+    def reward_bonuses(self, owed: int) -> list[Movement]:
+        """Once it is known who gets one; the rest is free again."""
+        held = self.balance(BONUSES)
+        owed = min(owed, held)
+        reward = Movement("reward bonuses", BONUSES, earned_account(BONUS), owed)
+        rest = Movement("return of bonuses", BONUSES, ESCROW, held - owed)
+        return [reward, rest] if rest.amount else [reward]
 
     @staticmethod
     def pay(who: str, number: int, amount: int) -> Movement:
@@ -203,7 +226,9 @@ class Ledger:
         """After the claim deadline, what nobody claimed of each round returns to escrow, and what unused uploads have left."""
         rounds = [number for number, budget in self.budgets().items() if budget]
         left = [Movement(f"{_EXPIRE} {n}", earned_account(n), ESCROW, self.balance(earned_account(n))) for n in rounds]
-        kept = [(name, held) for name, held in self._balances.items() if name.startswith((_UNUSED, _OWED)) and held]
+        kept = [
+            (name, held) for name, held in self._balances.items() if name.startswith((_UNUSED, _OWED, BONUSES)) and held
+        ]
         return left + [Movement(f"{_EXPIRE} of {name}", name, ESCROW, held) for name, held in kept]
 
     def refund(self, name: str) -> Movement:

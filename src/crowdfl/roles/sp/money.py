@@ -13,14 +13,17 @@ died, the payment is `unknown`: it waits for the operator, who asks the bank.
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from crowdfl.documents.destination import destination_name
+from crowdfl.documents.payment_batch import Result
 from crowdfl.errors import (
     Conflict,
     CrowdFLError,
     DepositRefused,
+    NoDestination,
     PaymentFailed,
     PaymentUnknown,
     SettingsError,
@@ -35,6 +38,8 @@ from crowdfl.roles.ports import SpStore
 from crowdfl.roles.records import (
     DepositState,
     PaymentState,
+    PayState,
+    PayWord,
     StoredDeposit,
     StoredPayment,
     StoredTask,
@@ -190,14 +195,18 @@ _FAULT = "the payout program could not be followed; check with your bank"
 _LONGEST_ERROR = 200
 
 
-def resolve_payment(ports: LedgerPorts, task: str, named: str, how: str) -> None:
+def resolve_payment(ports: LedgerPorts, task: str, named: str, how: str, note: str = "") -> None:
     """What the operator found out: `paid`, or `again` where the bank knows nothing of it. Safe to repeat.
 
     A payment is named by its key, or by its participant, who may have one that is not paid. A payer pays with one instalment
-    all that came before it, so that those are paid too.
+    all that came before it, so that those are paid too. What neither a program nor a payer could pay is paid with a `note`
+    that says how.
     """
     if how not in _RESOLVED:
         raise SettingsError(f"a payment is resolved as {' or '.join(_RESOLVED)}, not {how!r}")
+    note = " ".join(note.split())
+    if len(note) > _LONGEST_ERROR or not note.isprintable():
+        raise SettingsError(f"a note is a line of at most {_LONGEST_ERROR} printable characters")
     store = ports.store
     (state, allowed) = _RESOLVED[how]
     now = ports.clock.now()
@@ -205,12 +214,40 @@ def resolve_payment(ports: LedgerPorts, task: str, named: str, how: str) -> None
         payment = _named(store, task, named)
         if payment.state is state:
             return
-        resolved = replace(payment, state=state, since=now, until=None, error=None)
-        if payment.state_at(now) not in allowed or not store.change_payment(payment, resolved):
+        is_open = payment.state_at(now) in allowed
+        if is_open and state is PaymentState.PAID and not (note or payment.attempts or _has_place(store, payment)):
+            raise NoDestination(
+                f'nobody knows where {payment.who} wants to be paid: say in a note how it was paid, as in "cash"'
+            )
+        resolved = replace(payment, state=state, since=now, until=None, error=None, note=note)
+        if not is_open or not store.change_payment(payment, resolved):
             raise Conflict(f"this payment is {payment.state}: {how!r} is for one that is {' or '.join(allowed)}")
         if state is PaymentState.PAID:
-            _pay_earlier(store, payment, now)
+            _pay_earlier(store, payment, now, note)
             erase_destination(store, task, payment.who)
+
+
+def fail_payment(ports: LedgerPorts, task: str, key: str, why: str) -> None:
+    """A payer's word that a payment was not made, and why, for the person: it waits for another destination, or another try."""
+    store, now = ports.store, ports.clock.now()
+    with store.transaction():
+        payment = _named(store, task, key)
+        failed = replace(payment, state=PaymentState.PENDING, since=now, until=None, error=why[:_LONGEST_ERROR])
+        if payment.state_at(now) not in (PaymentState.PENDING, PaymentState.UNKNOWN):
+            raise Conflict(f"this payment is {payment.state}, and cannot have failed")
+        store.change_payment(payment, failed)
+
+
+def take_results(ports: LedgerPorts, results: Sequence[Result]) -> Counter[str]:
+    """All that a payer's file says, or nothing; how many of each. Safe to repeat."""
+    store = ports.store
+    with store.transaction():
+        for one in results:
+            if one.state == "paid":
+                resolve_payment(ports, one.task, one.key, "paid")
+            else:
+                fail_payment(ports, one.task, one.key, one.why)
+    return Counter(one.state for one in results)
 
 
 def _named(store: SpStore, task: str, named: str) -> StoredPayment:
@@ -226,13 +263,36 @@ def _named(store: SpStore, task: str, named: str) -> StoredPayment:
     return unpaid[0] if unpaid else found[-1]
 
 
-def _pay_earlier(store: SpStore, payment: StoredPayment, now: float) -> None:
+def _has_place(store: SpStore, payment: StoredPayment) -> bool:
+    return bool(store.payee(payment.task, payment.who).destination)
+
+
+def _pay_earlier(store: SpStore, payment: StoredPayment, now: float, note: str) -> None:
     if not store.task(payment.task).opened.payer:
         return
     for one in store.instalments(payment.task, payment.who):
         is_open = one.state_at(now) in (PaymentState.PENDING, PaymentState.UNKNOWN)
         if one.sequence < payment.sequence and is_open:
-            store.change_payment(one, replace(one, state=PaymentState.PAID, since=now, until=None, error=None))
+            paid = replace(one, state=PaymentState.PAID, since=now, until=None, error=None, note=note)
+            store.change_payment(one, paid)
+
+
+def pay_words(store: SpStore, task: str, who: str, now: float) -> dict[int, PayWord]:
+    """By round, of all that is booked for somebody: an instalment pays so many of its rounds as its sequence says, in the order
+    in which they were booked."""
+    lacks = waits_for_destination(store, task)(who)
+    left, found = store.instalments(task, who), dict[int, PayWord]()
+    booked = Ledger(store.movements(task)).booked(who)
+    for place, (number, amount) in enumerate(booked, start=1):
+        left = [one for one in left if one.sequence >= place]
+        if not left:  # less than a millionth was owed, or it is booked at this very moment
+            state, note, since = PayState.WAITING, "", now
+        else:
+            one = left[0]
+            state, since = one.pay_state(now, has_place=not lacks), one.since
+            note = one.note if state is PayState.PAID else (one.error or "") if state is PayState.FAILED else ""
+        found[number] = PayWord(amount, state, note, since)
+    return found
 
 
 class Payments:

@@ -14,6 +14,7 @@ from crowdfl.roles.records import (
     DepositState,
     EndedBy,
     PaymentState,
+    PayState,
     RoundState,
     StoredPayment,
     StoredTask,
@@ -24,7 +25,7 @@ from crowdfl.roles.records import (
 from crowdfl.roles.retention import Held
 from crowdfl.roles.sp.core import ENDED, LedgerPorts
 from crowdfl.roles.sp.ledger import Ledger
-from crowdfl.roles.sp.money import PAID_BEFORE
+from crowdfl.roles.sp.money import PAID_BEFORE, waits_for_destination
 from crowdfl.roles.sp.results import has_publication
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.roles.sp.tasks import Abort, cancel_task, give_up_round
@@ -113,10 +114,14 @@ class OperatorActions:
             "returned": f"{money_words(returned, currency)}: pay it back to where the deposits came from"
             if returned
             else None,
-            "payments": dict(Counter(str(one.state_at(self.clock.now())) for one in payments)),
+            "payments": dict(Counter(self._pay_states(stored.task, payments))),
             "held": self.held(stored.task),
             "not_told": self.not_told(stored),
         }
+
+    def _pay_states(self, task: str, payments: Iterable[StoredPayment]) -> list[str]:
+        lacks, now = waits_for_destination(self.store, task), self.clock.now()
+        return [one.pay_state(now, has_place=not lacks(one.who)).words for one in payments]
 
     def not_told(self, stored: StoredTask) -> list[str]:
         """The peers that have not heard of a task's end."""
@@ -177,8 +182,9 @@ def payment_rows(store: SpStore, payments: Iterable[StoredPayment], now: float |
         if payment.task not in about:
             about[payment.task] = _PayerView(store, payment.task)
         at = payment.since if now is None else now
-        state = payment.state_at(at)
-        note = "; ".join(filter(None, (payment.error, _ADVICE if state is PaymentState.UNKNOWN else None)))
+        is_unknown = payment.state_at(at) is PaymentState.UNKNOWN
+        state = payment.pay_state(at, has_place=not about[payment.task].lacks(payment.who))
+        note = "; ".join(filter(None, (payment.error, payment.note, _ADVICE if is_unknown else None)))
         paid = sum(
             one.amount for one in store.instalments(payment.task, payment.who) if one.sequence < payment.sequence
         )
@@ -190,6 +196,14 @@ def payment_rows(store: SpStore, payments: Iterable[StoredPayment], now: float |
     return rows
 
 
+def due_rows(store: SpStore, task: str, now: float) -> list[Row]:
+    """What a payer is to be given: what waits for payment, or failed, and whose owner said where to; with the task's papers."""
+    rows = payment_rows(store, store.payments(task), now)
+    due = [row for row in rows if row["state"] in (PayState.WAITING, PayState.FAILED) and row["destination"]]
+    papers = {name: rows[0][name] for name in ("appointment", "definition")} if rows else {}
+    return [row | (papers if place == 0 else {}) for place, row in enumerate(due)]
+
+
 def held_rows(store: SpStore, unread: UnreadableTask) -> list[Row]:
     """Instalments of a task that cannot be read: none of them runs. In which currency, nobody can say."""
     note = f"held: {unread.why}"
@@ -198,7 +212,17 @@ def held_rows(store: SpStore, unread: UnreadableTask) -> list[Row]:
     except TaskUnreadable:
         found = []
     rows = [
-        (one.task, one.who, f"{in_cents(one.amount):f}", "", str(one.state), 0, one.attempts, one.key, note)
+        (
+            one.task,
+            one.who,
+            f"{in_cents(one.amount):f}",
+            "",
+            str(one.pay_state(0.0, has_place=False)),
+            0,
+            one.attempts,
+            one.key,
+            note,
+        )
         for one in found
     ]
     rows = rows or [(unread.task, "", "", "", "", 0, 0, "", note)]
@@ -212,6 +236,7 @@ class _PayerView:
         stored = store.task(task)
         self._store = store
         self._task = task
+        self.lacks = waits_for_destination(store, task)
         self.currency = stored.opened.settings.currency
         self._papers = (stored.appointment, stored.definition) if stored.opened.payer else None
         self._unused = Ledger(store.movements(task)).paid_unused() if self._papers else {}
@@ -232,7 +257,7 @@ class _PayerView:
 def forgotten_rows(task: str, amounts: Mapping[str, int]) -> list[Row]:
     """Payments that were made before a restore, by key, and are not claimed again."""
     note = f"{PAID_BEFORE}; not claimed again yet"
-    paid = str(PaymentState.PAID)
+    paid = str(PayState.PAID)
     rows = [
         (task, "", f"{in_cents(one):f}", "", paid, 0, 0, key, note, one, 0, *[""] * 7) for key, one in amounts.items()
     ]

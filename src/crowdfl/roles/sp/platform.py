@@ -11,6 +11,8 @@ from functools import partial
 from typing import BinaryIO
 
 from crowdfl.errors import Cancelled, NotReady, UnknownParticipant, UploadRejected
+from crowdfl.protocols.capabilities import PaysBonus
+from crowdfl.protocols.claims import BONUS
 from crowdfl.reasons import Reason
 from crowdfl.roles.ports import Blobs, Clock, SpStore
 from crowdfl.roles.records import Round, RoundState, StoredTask, TaskState, UploadContext
@@ -57,6 +59,8 @@ class Sp:
             _Chore(" closing", closing.due, closing.step),
             _Chore(" end", self.steps.end_due, self.steps.hear_last_end),
             _Chore(" claims", extension.due, extension.step),
+            _Chore(" opened", self.steps.opened_due, self.steps.tell_opened),
+            _Chore(" unclaimed", self.claims.unclaimed_due, self.claims.pay_unclaimed),
         )
         self._under_way: dict[str, Future[bool]] = {}  # by task
         self._due_since: dict[str, float] = {}  # by task and chore
@@ -104,7 +108,9 @@ class Sp:
         return read_result(self.blobs, task, found.round, "word")
 
     def envelope(self, task: str, number: int, who: str) -> bytes:
-        """A participant's reward of a round, for that participant alone."""
+        """A participant's reward of a round, for that participant alone; of no round, CSP's word about bonuses."""
+        if number == BONUS:
+            return self._bonus_envelope(task, who)
         round_, found = self._require_done(task, number, who, (RoundState.REWARDED,))
         if not found.uploads:
             dropped = who in self.store.dropped_uploads(task).get(number, [])
@@ -116,6 +122,13 @@ class Sp:
             words = "the platform does not say why" if reason is None else reason.words
             raise UploadRejected(f"the upload of {who} in round {number} was left out: {words}", reason or "")
         return envelope
+
+    def _bonus_envelope(self, task: str, who: str) -> bytes:
+        self.store.participant(task, who)
+        word, sp = self.store.task(task).bonus, self.aggregators.checking(task)
+        if word is None or not isinstance(sp, PaysBonus):
+            raise NotReady("nobody knows yet who gets a bonus: ask again after the last round")
+        return sp.bonus_envelope(bytes.fromhex(word))
 
     def rejected(self, task: str, number: int) -> dict[str, Reason]:
         """Whose uploads both servers left out of a round, and why."""

@@ -30,7 +30,7 @@ from crowdfl.errors import (
     UploadDamaged,
     WrongBase,
 )
-from crowdfl.protocols.capabilities import DealsFiles, HearsEnds, ShowsRecord
+from crowdfl.protocols.capabilities import DealsFiles, HearsEnds, PaysBonus, ShowsRecord
 from crowdfl.protocols.registry import profile_named
 from crowdfl.protocols.round import AggregationRound
 from crowdfl.roles.dealt import file_sizes
@@ -87,6 +87,7 @@ class RoundSteps:
         self._aggregators = aggregators
         self._csp = CspLink(core)
         self._last_look: dict[str, tuple[int, int]] = {}  # by task: round, uploads in it
+        self._opened: dict[str, tuple[int, frozenset[str]]] = {}  # by task: the last round that CSP was told of
         self._heard: set[str] = set()  # ended tasks whose last word this process has asked for
         self.dropped = 0  # uploads, by this process
 
@@ -125,7 +126,7 @@ class RoundSteps:
         if not self._core.has_time(task):  # nothing is paid for what could not be closed; it ends with its last day
             return False
         enough = self._core.active(task) >= self._core.needed(task, last)
-        cost = self._core.definition(task).plan.round_cost(settings)
+        cost = self._core.definition(task).plan.round_cost(settings, first=last is None)
         if not enough or self._core.ledger(task).balance(ESCROW) < cost:
             return False
         return stored.ready_at is None or self._core.now() >= self._core.opening(task, stored.ready_at, last)
@@ -226,8 +227,10 @@ class RoundSteps:
         """Prepaid before it opens."""
         definition = self._core.definition(task)
         kept = definition.plan.unused_budget(definition.settings)
-        unused = [Ledger.fund_unused(number, kept)] if kept else []
-        self._ports.store.post(task, Ledger.fund_round(number, payment), *unused)
+        more = [Ledger.fund_unused(number, kept)] if kept else []
+        bonuses = definition.settings.bonus_budget if number == 1 and payment else 0
+        more += [Ledger.fund_bonuses(bonuses)] if bonuses else []
+        self._ports.store.post(task, Ledger.fund_round(number, payment), *more)
         self._core.keep_round(task, Round(number, self._core.now(), final=final))
 
     def abort(self, task: str, current: Round, rejected: str | None = None) -> None:
@@ -461,13 +464,44 @@ class RoundSteps:
                     raise Conflict("the task is not as it was when this step began")
                 store.set_round(task, current, changed)
                 if after is RoundState.REWARDED and not current.is_over:
-                    store.post(task, self._core.ledger(task).reward_round(number))
+                    store.post(task, *self._core.ledger(task).reward_round(number, self._fixed(task, changed)))
         except Conflict:
             drop_surplus(blobs, task, changed, store.round(task, number))
             return False
         if changed.rejected != current.rejected:
             self._core.options.events("uploads rejected", task=task, number=number, uploads=len(rejected))
         return True
+
+    def _fixed(self, task: str, current: Round) -> int | None:
+        """Millionths that a round of fixed pay owes all whom CSP's record accepts; None of other pay."""
+        each = self._core.definition(task).settings.each_round
+        if not each or current.rewards is None:
+            return None
+        named = rewarded_people(read_result(self._ports.blobs, task, current, "rewards"))
+        return each * (len(named) or self._ports.store.turnout(task, current.number)[0])
+
+    def opened_due(self, stored: StoredTask) -> bool:
+        """Of a task with a bonus: whether CSP was not told yet whom an open round asks, by this process."""
+        if not self._core.definition(stored.task).settings.bonus_each:
+            return False
+        last = self._core.last_round(stored.task)
+        if last is None or last.state is not RoundState.OPEN:
+            return False
+        return self._opened.get(stored.task) != self._asked_by(stored.task, last)
+
+    def tell_opened(self, task: str) -> bool:
+        """Idempotent: the same people again change nothing."""
+        last, sp = self._core.last_round(task), self._aggregators.checking(task)
+        if last is None or last.state is not RoundState.OPEN or not isinstance(sp, PaysBonus):
+            return False
+        asked = self._asked_by(task, last)
+        with contextlib.suppress(OutOfTurn, RoundEnded):  # it has begun there: nobody else is asked
+            self._ports.csp.answer(task, *sp.tell_opened(last.number, asked[1]))
+        self._opened[task] = asked
+        return True
+
+    def _asked_by(self, task: str, last: Round) -> tuple[int, frozenset[str]]:
+        return last.number, self._ports.store.drawn(task, last.number)
 
     def burn(self, task: str) -> None:
         """What rounds that are over need no more: CSP's replies, what was dealt for them, what all but the last of them left.

@@ -1,15 +1,17 @@
 """After the last round: the requester's model, money that returns, the scrubbing."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
-from crowdfl.errors import CrowdFLError, OutOfTurn, RoundEnded, TaskEnded, UploadDamaged
+from crowdfl.errors import CrowdFLError, OutOfTurn, RolledBack, RoundEnded, TaskEnded, UploadDamaged
+from crowdfl.protocols.capabilities import PaysBonus
+from crowdfl.protocols.claims import BONUS
 from crowdfl.roles.records import DepositState, Round, RoundState, StoredTask, TaskState
 from crowdfl.roles.sp.closing import Closing
 from crowdfl.roles.sp.core import SpCore
 from crowdfl.roles.sp.csp_link import forget_replies
 from crowdfl.roles.sp.extension import Extension
-from crowdfl.roles.sp.ledger import ESCROW, Ledger, earned_account
+from crowdfl.roles.sp.ledger import BONUSES, ESCROW, Ledger, earned_account
 from crowdfl.roles.sp.money import erase_destination, waits_for_destination
 from crowdfl.roles.sp.results import has_publication, read_result
 from crowdfl.roles.sp.rounds import RoundSteps, rewarded_people
@@ -66,6 +68,8 @@ class Settlement:
         ledger = self._core.ledger(task)
         if stored.ended_at is None or self._core.now() >= stored.attests_until or ledger.balance(ESCROW) > 0:
             return True
+        if self._owes_bonuses(ledger):
+            return True
         return self._undelivered(task) is not None or not self.is_owed(stored, ledger)
 
     def settle(self, task: str, stored: StoredTask) -> bool:
@@ -79,12 +83,19 @@ class Settlement:
         if stored.ended_at is None:
             store.change_task(task, ended_at=now)
             return True
+        if self._owes_bonuses(ledger) and now < stored.attests_until:
+            return self._reward_bonuses(task)
         if ledger.balance(ESCROW) > 0:
             return store.post(task, ledger.refund(f"escrow {len(ledger.movements)}"))
         if now < stored.attests_until and (self._undelivered(task) is not None or self.is_owed(stored, ledger)):
             return self.deliver(task)
         if now >= stored.attests_until and self._extension.may_come(stored):
             return self._extension.step(task)
+        return self._close(task, stored, ledger)
+
+    def _close(self, task: str, stored: StoredTask, ledger: Ledger) -> bool:
+        """Nobody is owed anything any more, or can claim it."""
+        store = self._ports.store
         self._scrub(task)  # first: a crash after the last step would leave it undone
         with store.transaction():
             if (store.task(task), self._core.ledger(task).movements) != (stored, ledger.movements):  # meanwhile
@@ -93,6 +104,26 @@ class Settlement:
             store.change_task(task, state=TaskState.SETTLED)
             for who in store.payees(task):
                 erase_destination(store, task, who)
+        return True
+
+    @staticmethod
+    def _owes_bonuses(ledger: Ledger) -> bool:
+        return ledger.balance(BONUSES) > 0
+
+    def _reward_bonuses(self, task: str) -> bool:
+        """CSP says who gets one; what its word leaves is free again. A task that CSP has ended pays none."""
+        sp, store = self._aggregators.checking(task), self._ports.store
+        names: Collection[str] = ()
+        word = b""
+        if isinstance(sp, PaysBonus):
+            with contextlib.suppress(TaskEnded, RolledBack):
+                word = self._ports.csp.answer(task, *sp.ask_bonus())
+                names = sp.bonus_people(word)
+        each = self._core.definition(task).settings.bonus_each
+        with store.transaction():
+            if store.task(task).bonus is None:
+                store.change_task(task, bonus=word.hex())
+            store.post(task, *self._core.ledger(task).reward_bonuses(each * len(names)))
         return True
 
     def is_owed(self, stored: StoredTask, ledger: Ledger) -> bool:
@@ -116,7 +147,9 @@ class Settlement:
         """People who have earned something and have not claimed it."""
         store, paid = self._ports.store, ledger.paid()
         for number in ledger.budgets():
-            if ledger.balance(earned_account(number)):
+            if number == BONUS and ledger.balance(earned_account(BONUS)):
+                yield from (who for who in self._with_bonus(task) if BONUS not in paid.get(who, {}))
+            elif ledger.balance(earned_account(number)):
                 people = [one.who for one in store.uploads(task, number)]
                 with contextlib.suppress(CrowdFLError, OSError):  # who cannot be told apart is owed something
                     people = (
@@ -124,6 +157,10 @@ class Settlement:
                         or people
                     )
                 yield from (who for who in people if number not in paid.get(who, {}))
+
+    def _with_bonus(self, task: str) -> Collection[str]:
+        word, sp = self._ports.store.task(task).bonus, self._aggregators.checking(task)
+        return sp.bonus_people(bytes.fromhex(word)) if word and isinstance(sp, PaysBonus) else ()
 
     def _return_unclaimed(self, task: str) -> None:
         ledger = self._core.ledger(task)

@@ -37,6 +37,7 @@ from crowdfl.services.http.bodies import (
     Body,
     EnrolmentForm,
     Form,
+    Item,
     Number,
     SignedOrder,
     TaskId,
@@ -296,12 +297,18 @@ def _add_participant_routes(app: FastAPI, sp: Sp, by_participant: ByParticipant,
         """Remind it no more."""
         sp.reminders.unsubscribe(task, who)
 
-    @app.put("/v1/tasks/{task}/participants/{who}/destination", status_code=204, openapi_extra=takes_bytes())
-    async def pay_to(request: Request, task: TaskId, who: itself, caller: signer) -> None:
-        """Where the participant is to be paid, sealed to the payer; the next claim names it. Another takes its place."""
+    @app.put("/v1/tasks/{task}/participants/{who}/destination", response_class=Response, openapi_extra=takes_bytes())
+    async def pay_to(request: Request, task: TaskId, who: itself, caller: signer) -> Response:
+        """Where the participant is to be paid, sealed to the payer; the next claim names it. Another takes its place. With a
+        signed note behind it the answer is CSP's signed word that it keeps that for what is never claimed."""
         sealed = await read_bytes(request, SMALL_LIMIT)
         caller.require_body(hashlib.sha256(sealed).hexdigest())
-        await to_thread.run_sync(sp.claims.pay_to, task, who, sealed)
+        return Response(await to_thread.run_sync(sp.claims.pay_to, task, who, sealed), media_type=OCTETS)
+
+    @app.get("/v1/tasks/{task}/participants/{who}/pay")
+    def pay(task: TaskId, who: itself) -> dict[str, Any]:
+        """Where the participant's money stands, round by round: of what it has claimed."""
+        return {"rounds": [one.row(number) for number, one in sorted(sp.claims.pay_words(task, who).items())]}
 
     @app.get("/v1/tasks/{task}/rounds/{number}/average", response_class=Response)
     def average(task: TaskId, number: Number, who: Annotated[str | None, Depends(reader)]) -> Response:
@@ -315,8 +322,8 @@ def _add_participant_routes(app: FastAPI, sp: Sp, by_participant: ByParticipant,
         return Response(sp.end(task, number, caller.who), media_type=OCTETS)
 
     @app.get("/v1/tasks/{task}/rounds/{number}/reward", response_class=Response)
-    def reward(task: TaskId, number: Number, caller: signer) -> Response:
-        """The caller's reward of a round, sealed to it."""
+    def reward(task: TaskId, number: Item, caller: signer) -> Response:
+        """The caller's reward of a round, sealed to it; of round 0, CSP's word who gets a bonus."""
         return Response(sp.envelope(task, number, caller.who), media_type=OCTETS)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from crowdfl.errors import (
     Conflict,
     Forbidden,
+    FormatError,
     NotAuthenticated,
     NotReady,
     ServiceUnavailable,
@@ -21,7 +22,7 @@ from crowdfl.errors import (
 )
 from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.roles.kgc import Created
-from crowdfl.roles.records import PaidClaim, UsedInvitation
+from crowdfl.roles.records import PaidClaim, PayWord, UsedInvitation
 from crowdfl.services.client.breaker import allow
 from crowdfl.services.client.transport import RESPONSE_LIMIT, Reply, Service, Signer, in_time
 from crowdfl.services.http.wire import OCTETS, REQUEST_HEADER, before_hash, from_base64
@@ -309,9 +310,20 @@ class SpClient:
         reply = own.service.call("POST", place, claim, media_type=OCTETS, repeatable=False)
         return PaidClaim(*(reply.amounts(name) for name in ("paid", "unused", "disputed")))
 
-    def pay_to(self, task: str, sealed: bytes, keys: ParticipantKeys | None = None) -> None:
+    def pay_to(self, task: str, sealed: bytes, keys: ParticipantKeys | None = None) -> bytes:
         own = self._as(keys)
-        own.service.call("PUT", f"/v1/tasks/{task}/participants/{own.who}/destination", sealed, media_type=OCTETS)
+        reply = own.service.call(
+            "PUT", f"/v1/tasks/{task}/participants/{own.who}/destination", sealed, media_type=OCTETS
+        )
+        return reply.octets()
+
+    def pay_words(self, task: str, keys: ParticipantKeys | None = None) -> dict[int, PayWord]:
+        own = self._as(keys)
+        found: Any = own.service.call("GET", f"/v1/tasks/{task}/participants/{own.who}/pay").json().get("rounds")
+        try:
+            return PayWord.by_round(found)
+        except (FormatError, KeyError, TypeError, ValueError):
+            raise ServiceUnavailable("the service's answer lacks rounds") from None
 
     def _as(self, keys: ParticipantKeys | None) -> "SpClient":
         if keys is None:

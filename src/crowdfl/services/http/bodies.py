@@ -45,6 +45,7 @@ Invited = Annotated[
     str, InPath(pattern="^([0-9a-f]{20}|[0-9a-f]{32})$")
 ]  # a name in the task, or an invitation's number
 Number = Annotated[int, InPath(ge=1, le=1_000_000)]
+Item = Annotated[int, InPath(ge=0, le=1_000_000)]  # that is paid: a round, or the bonus, which is none
 Sha256 = Annotated[str, InPath(pattern="^[0-9a-f]{64}$")]
 
 

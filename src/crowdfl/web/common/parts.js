@@ -56,7 +56,7 @@ export function facts(entries) {
 export const notice = (kind, ...text) => h(`div.notice.${kind}`, { role: kind === "bad" ? "alert" : "status" }, h("p", null, ...text));
 
 /** @type {Record<string, string>} Classes for a state. */
-const LOOKS = { running: "good", paused: "warn", cancelled: "bad", aborted: "bad", unknown: "bad", rejected: "bad", confirmed: "good", paid: "good", pending: "warn" };
+const LOOKS = { running: "good", paused: "warn", cancelled: "bad", aborted: "bad", unknown: "bad", rejected: "bad", confirmed: "good", paid: "good", pending: "warn", no_destination: "warn", waiting: "warn", failed: "bad" };
 
 /** @param {string} state As the services call it. */
 export const stateTag = (state) =>

@@ -87,16 +87,17 @@ export function paymentTable(caption, rows, live) {
 
 /** @param {Row} row */
 function resolution(row) {
-  if (!["unknown", "pending"].includes(row.state)) return "";
-  return h("span", null, resolver(row, "paid"), row.state === "unknown" && resolver(row, "again"));
+  return h("span", null, ...row.can.map((/** @type {"paid" | "again"} */ how) => resolver(row, how)));
 }
 
 /** @param {Row} row @param {"paid" | "again"} how */
 function resolver(row, how) {
   const [danger, action, { who, key, sequence: number }] = [how === "again", t(`money.${how}`), row];
   const text = [t(danger ? "money.againText" : "money.paidText", { amount: money(row.amount, row.currency), key })];
-  const resolve = () => ask({ title: t("money.resolveTitle", { action, who, number }), text, action, danger },
-    () => post(`${taskPath(row.task)}/payments/${encodeURIComponent(key)}/resolution`, { how }));
+  const asksHow = how === "paid" && row.destination !== "sealed";
+  const fields = asksHow ? [{ name: "note", label: t("money.note"), hint: t("money.noteHint") }] : [];
+  const resolve = () => ask({ title: t("money.resolveTitle", { action, who, number }), text, fields, action, danger },
+    (values) => post(`${taskPath(row.task)}/payments/${encodeURIComponent(key)}/resolution`, { how, ...values }));
   return button(t("money.resolve", { action }), resolve, { id: `${how}-${key}`, label: t("money.resolveOf", { action, who, number }), kind: danger ? "danger" : "" });
 }
 

@@ -155,7 +155,7 @@ function ledger(about) {
   return [
     h("h2", null, t("task.ledger")),
     h("p", null, t("task.ledgerText", { in: money(books.paid_in, about.currency), free: money(books.escrow, about.currency) })),
-    table(t("task.byRound"), [t("task.roundColumn"), ...kinds.map((kind) => t(`books.${kind}`))], books.rounds.map((/** @type {Row} */ row) => [row.number, ...kinds.map((kind) => money(row[kind], about.currency))]),
+    table(t("task.byRound"), [t("task.roundColumn"), ...kinds.map((kind) => t(`books.${kind}`))], books.rounds.map((/** @type {Row} */ row) => [row.number === 0 ? t("task.bonus") : row.number, ...kinds.map((kind) => money(row[kind], about.currency))]),
       { numbers: [0, 1, 2, 3, 4, 5, 6], empty: t("task.noMoney") }),
   ];
 }

@@ -12,7 +12,7 @@ const api = new Api("api/", () => localStorage.getItem(HALF) ?? "-", () => t("pa
 /**
  * @typedef {object} Task
  * @property {string} task @property {string} purpose @property {string} profile @property {number} rounds
- * @property {number} parameters @property {number} budget @property {number} least @property {number} most
+ * @property {number} parameters @property {number} budget @property {number} whole @property {number} least @property {number} most
  * @property {boolean} recruits Whether SP lets people in too.
  * @property {string} [currency] @property {string} step @property {string} consent @property {string[]} labels @property {string} folder
  */

@@ -25,7 +25,7 @@ const STEPS = {
   record: ["training.labels", "training.channels", "training.learner", "training.layers", "training.features", "training.epochs"],
   plan: ["settings.min_participants", "settings.max_participants", "task.recruit", "plan.start_with", "plan.enrol_until", "plan.start_at",
     "settings.rounds", "plan.every", "settings.window", "plan.closes"],
-  pay: ["settings.budget", "settings.currency", "task.claim_window"],
+  pay: ["settings.pay", "settings.each", "settings.bonus", "settings.budget", "settings.currency", "task.claim_window"],
   consent: ["consent.version", "consent.text"],
   protect: ["settings.profile", "settings.weighting", "settings.max_norm", "settings.max_samples", "settings.server_step"],
   check: [],

@@ -71,7 +71,7 @@ function fundForm(task, signal) {
     if (!report.pending) place.replaceChildren();
   };
   const element = form(announce, place, send, h("h3", null, t("money.fund")),
-    h("div.inline", null, labelled("amount", task.currency ? t("money.amountIn", { currency: task.currency }) : t("money.amountField"), amount, task.budget ? t("money.cost", { count: task.rounds, amount: money(task.budget * task.rounds, task.currency) }) : t("money.noRewards")), h("div", null, announce)),
+    h("div.inline", null, labelled("amount", task.currency ? t("money.amountIn", { currency: task.currency }) : t("money.amountField"), amount, task.budget ? t("money.cost", { count: task.rounds, amount: money(task.whole, task.currency) }) : t("money.noRewards")), h("div", null, announce)),
     place);
   return { element, show };
 }

@@ -47,6 +47,8 @@ _TEXTS = "texts."  # before the language, of a section with translations
 _LONG = ("purpose", "terms", "readers", "text")
 _LISTS = {"layers": "lines", "labels": "lines", "sensors": "lines", "questions": "lines"}
 
+# An amount that people are told, and ethics boards expect.
+_PAID: Mapping[str, Any] = {"budget": "", "pay": "fixed", "each": "2.00", "bonus": "1.00"}
 PHONE_TASK: Values = MappingProxyType(
     {
         "task": {
@@ -54,13 +56,16 @@ PHONE_TASK: Values = MappingProxyType(
             "purpose": "Recognise what the owner of a phone is doing: sitting, standing, walking or climbing stairs",
             "terms": "Recordings stay on your phone. Only two masked shares of what your phone learnt leave it.",
         },
-        "settings": {**WATCH_TASK["settings"], "max_participants": 30, "lanes": 256},
+        "settings": {**WATCH_TASK["settings"], **_PAID, "max_participants": 30, "lanes": 256},
         "training": {"labels": ["sitting", "standing", "walking", "stairs"], "channels": 3},
     }
 )
 _STARTS = {
     "phones": ("Phones: the three axes of acceleration", PHONE_TASK),
-    "watch": ("The watch data that comes with crowdfl", WATCH_TASK),
+    "watch": (
+        "The watch data that comes with crowdfl",
+        {**WATCH_TASK, "settings": {**WATCH_TASK["settings"], **_PAID}},
+    ),
 }
 
 
@@ -118,7 +123,7 @@ def answer(values: Values, now: float) -> Answer:
         draft, _ = defined("the form", contents(values))
         definition = draft.dated(now)  # as it would be, created now
         settings = definition.settings
-        cost = settings.rounds * definition.plan.round_cost(settings)
+        cost = definition.plan.whole_cost(settings)
         told = _with_phones(explained(definition), definition)
         body = definition.body() | (
             {"recruiter": "00" * 32} if definition.recruits else {}
@@ -293,7 +298,7 @@ def _kind(name: str, found: FieldInfo) -> str:
     kinds = types_of(found.annotation)
     if name in _LONG or name in _LISTS:
         return "long" if name in _LONG else _LISTS[name]
-    if name == "budget":
+    if name in ("budget", "each", "bonus"):
         return "money"
     if name == "profile" or get_origin(kinds[0]) is Literal:
         return "choice"

@@ -276,6 +276,7 @@ def _summary(definition: Definition) -> dict[str, Any]:
         "rounds": settings.rounds,
         "parameters": definition.spec.parameters,
         "budget": to_millionths(settings.budget or 0),
+        "whole": definition.plan.whole_cost(settings),
         "currency": settings.currency,
         "least": settings.min_participants,
         "most": settings.max_participants,

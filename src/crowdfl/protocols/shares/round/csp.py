@@ -7,7 +7,7 @@ begun, every failure is one and the same error and ends it: nothing is ever comp
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 
 from crowdfl.crypto.compute import Backend, default_backend, run_work
@@ -52,6 +52,15 @@ from crowdfl.protocols.shares.round.average import (
     parse_record,
     sum_facts,
 )
+from crowdfl.protocols.shares.round.bonus import (
+    Attendance,
+    BonusWord,
+    KeptOpened,
+    KeptVoid,
+    RoundOpened,
+    bonus_people,
+    open_bonus,
+)
 from crowdfl.protocols.shares.round.checks import CheckInputs, CheckVerdict, check_program
 from crowdfl.protocols.shares.round.csp_records import CspRecords, KeptRound, Phase, over, spent_rounds
 from crowdfl.protocols.shares.round.ends import EndRequest, RoundEnd
@@ -70,7 +79,7 @@ from crowdfl.protocols.shares.round.manifest import (
     sign_verdict,
     verdict_on,
 )
-from crowdfl.protocols.shares.round.rewards import earned_openly, equal_part, reward_shares
+from crowdfl.protocols.shares.round.rewards import earned_openly, open_part, reward_shares
 from crowdfl.protocols.shares.round.steps import OFFER, CohortCourse, Facts, shown_in
 from crowdfl.protocols.shares.round.work import Findings, ShareWork, Sown
 from crowdfl.protocols.shares.shape import SharesShape
@@ -337,6 +346,8 @@ class SharesCsp:
     def answer(self, records: Look, request: bytes) -> Outcome:
         """What can be refused without any harm is raised, and changes nothing; whatever ends the round is an outcome."""
         kind = Message.kind_of(request)
+        if kind in self._open_requests:
+            return self._open_requests[kind](records, request)
         if claims.is_claim(request) and self._shape.payment:
             return self.party.send(self._claims().answer(records, request))
         if kind == EndRequest.kind:
@@ -363,11 +374,14 @@ class SharesCsp:
         return None
 
     def _state(self, records: Look, message: RoundRequest) -> CspRecords:
+        return CspRecords(records, self._shape, self._number(message))
+
+    def _number(self, message: RoundRequest) -> int:
         number = message.round_number
         rounds = self._shape.spec.settings.rounds
         if not 1 <= number <= rounds:
             raise RoundsExhausted(f"round {number} of {rounds}")
-        return CspRecords(records, self._shape, number)
+        return number
 
     def _ended(self, records: Look, message: EndRequest) -> bytes:
         """What became of a round that SP has given up, signed: its end, or its record, if its sum was opened."""
@@ -376,17 +390,89 @@ class SharesCsp:
             return self.party.send(RoundRecord.from_bytes(kept.record, self._shape.limits()))
         return self.party.send(RoundEnd.from_bytes(kept.end, self._shape.limits()).sign(self._keys.signing))
 
+    def _note_opened(self, records: Look, request: bytes) -> bytes:
+        """Whom a round asks, as long as nothing of it has come: who is drawn later is asked too."""
+        message = RoundOpened.from_bytes(request, self._shape.crowd_limits)
+        state = CspRecords(records, self._shape, self._number(message))
+        state.require_under_way()
+        if state.round is not None:
+            raise OutOfTurn(f"round {state.number} has begun here: whom it asks was to be said before")
+        before = records.get(KeptOpened, state.number)
+        enrolled = len(self.roster.signing) if before is None else before.enrolled
+        drawn = dict.fromkeys((*(before.drawn if before is not None else ()), *message.drawn))
+        records.put(KeptOpened(tuple(drawn), enrolled), state.number)
+        return self.party.send(message)
+
+    def _bonus(self, records: Look, request: bytes) -> bytes:
+        """Once: no step of a round is taken after it, so that nobody is in who stays away from now on."""
+        message = claims.BonusRequest.from_bytes(request, self._shape.limits())
+        if message.task != self._shape.spec.name:
+            raise ProtocolError("a request for the bonus of another task")
+        word = records.get(BonusWord)
+        if word is None:
+            CspRecords(records, self._shape, self._shape.spec.settings.rounds + 1).come()
+            people = bonus_people(self._attendance(records), list(self.roster.signing), self.roster.places)
+            word = BonusWord(self._shape.spec.name, people, b"").sign(self._keys.signing)
+            records.put(word)
+        return self.party.send(word)
+
+    def _attendance(self, records: Look) -> Iterator[Attendance]:
+        settings = self._shape.spec.settings
+        order = list(self.roster.signing)
+        for number in range(1, settings.rounds + 1):
+            kept, void = records.get(KeptRound, number), records.get(KeptVoid, number)
+            if kept is None or not (kept.record or void is not None):
+                continue
+            record = RoundRecord.from_bytes(kept.record, self._shape.limits()) if kept.record else None
+            there = {*(record.accepted if record is not None else ()), *(void.names if void is not None else ())}
+            opened = records.get(KeptOpened, number) or KeptOpened((), 0)
+            is_whole = record is not None or (void is not None and bool(void.whole))
+            asked = opened.drawn if settings.per_round is not None else order[: opened.enrolled]
+            yield Attendance(asked if is_whole else (), there)
+
     def reward(self, records: Look, round_number: int, who: str) -> claims.Earned | None:
         """What is kept of a participant's reward, of a round whose sum this CSP has opened."""
         payment = self._shape.payment
+        if round_number == claims.BONUS:
+            word = records.get(BonusWord) if self._shape.bonus else None
+            return self._bonus_earned(word, who)
         if self._shape.is_reward_hidden:
             kept = records.get(claims.KeptReward, round_number, who=who)
             return None if kept is None else claims.Earned(kept.masked, kept.commitment, payment)
         round_ = records.get(KeptRound, round_number)
         if round_ is None or not round_.record:
             return None
-        amount = equal_part(payment, RoundRecord.from_bytes(round_.record, self._shape.limits()), who)
+        amount = open_part(self._shape, RoundRecord.from_bytes(round_.record, self._shape.limits()), who)
         return None if amount is None else earned_openly(amount, payment)
+
+    @cached_property
+    def _open_requests(self) -> Mapping[int, Callable[[Look, bytes], bytes]]:
+        """By kind, what is answered where CSP's records say what everyone has earned; of a hidden reward nobody but its owner
+        knows it."""
+        if not self._shape.payment or self._shape.is_reward_hidden:
+            return {}
+        bonus = (
+            {claims.BonusRequest.kind: self._bonus, RoundOpened.kind: self._note_opened} if self._shape.bonus else {}
+        )
+        return {claims.PlaceNote.kind: self._place, claims.UnclaimedRequest.kind: self._unclaimed} | bonus
+
+    def _place(self, records: Look, request: bytes) -> bytes:
+        note = claims.PlaceNote.from_bytes(request, self._shape.limits())
+        return self.party.send(self._claims().keep_place(records, note))
+
+    def _unclaimed(self, records: Look, request: bytes) -> bytes:
+        message = claims.UnclaimedRequest.from_bytes(request, self._shape.limits())
+        if message.task != self._shape.spec.name:
+            raise ProtocolError("a request for what is unclaimed of another task")
+        who, rounds = message.participant, self._shape.spec.settings.rounds
+        found = {number: self.reward(records, number, who) for number in range(rounds + 1)}
+        earned = {number: one.masked for number, one in found.items() if one is not None}
+        return self.party.send(self._claims().unclaimed(records, who, earned))
+
+    def _bonus_earned(self, word: BonusWord | None, who: str) -> claims.Earned | None:
+        """A bonus is one item, of one device of a person."""
+        bonus = self._shape.bonus
+        return earned_openly(bonus, bonus) if word is not None and who in word.names else None
 
     def shown(
         self, records: Look, round_number: int, who: str, commitment: bytes, signed: bytes
@@ -400,12 +486,15 @@ class SharesCsp:
                 context = self._shape.spec.context(round_number)
                 masked = claims.signed_reward(signed, own, context, who, commitment, self._shape.reward_form)
                 return claims.Earned(masked, commitment, payment)
+            if round_number == claims.BONUS:
+                word = open_bonus(signed, self._shape.spec.name, self._shape.crowd_limits, own)
+                return self._bonus_earned(word, who)
             record = parse_record(signed, self._shape, own)
-        except (BadSignature, FormatError, SealBroken):
+        except (BadSignature, FormatError, ProtocolError, SealBroken):
             return None
         if (record.task, record.number) != (self._shape.spec.name, round_number):
             return None
-        amount = equal_part(payment, record, who)
+        amount = open_part(self._shape, record, who)
         return None if amount is None else earned_openly(amount, payment)
 
     def _require_in_order(self, state: CspRecords, manifest: RoundManifest) -> None:

@@ -14,6 +14,7 @@ from crowdfl.protocols.messages import Message
 from crowdfl.protocols.records import Look
 from crowdfl.protocols.shares.chain import RoundPlace, first_base
 from crowdfl.protocols.shares.reference import RunningSums
+from crowdfl.protocols.shares.round.bonus import KeptVoid
 from crowdfl.protocols.shares.round.ends import RoundEnd
 from crowdfl.protocols.shares.round.manifest import RoundManifest, RoundTally, RoundVerdict, StepRequest, Transcript
 from crowdfl.protocols.shares.shape import SharesShape
@@ -177,7 +178,7 @@ class CspRecords:
 
     def begin(self, manifest: RoundManifest) -> None:
         """A first manifest that is in order ends the round before it, if that is not through."""
-        self._come()
+        self.come()
         start = Transcript.start(manifest.place)
         seed = self.look.fresh(SEED_BYTES)
         self.round = KeptRound(
@@ -185,7 +186,7 @@ class CspRecords:
         )
         self.round = replace(self.round, reference=manifest.reference_digest)
 
-    def _come(self) -> None:
+    def come(self) -> None:
         """To this round: the one before it is over."""
         before = self.look.get(KeptRound, self.task.latest) if self.task.latest else None
         if self.number > self.task.latest and before is not None and not before.is_over:
@@ -198,7 +199,7 @@ class CspRecords:
     def give_up(self) -> KeptRound:
         """As SP says: no step of this round is answered from now on, and none can begin it."""
         if self.round is None:
-            self._come()
+            self.come()
             end = RoundEnd.of(self._shape.spec.name, self.number, (), {}).to_bytes()
             self.round = KeptRound(Phase.PASSED, b"", 0, b"", b"", 0, 0, 1, (), "", b"", end)
             self.look.put(self.round, self.number)
@@ -238,9 +239,11 @@ class CspRecords:
         now = self.now
         shown: list[str] = []
         rejected: dict[str, Reason] = {}
+        void: list[str] = []
         for cohort in range(1, now.cohort + 1):
             kept = self.cohort(cohort)
             shown += kept.judged
+            void += kept.names if unshown is None or cohort in unshown else ()
             if kept.verdict:
                 verdict = RoundVerdict.from_bytes(kept.verdict, self._shape.limits())
                 rejected |= zip(verdict.rejected, verdict.reasons, strict=True)
@@ -248,6 +251,8 @@ class CspRecords:
                 self.task = self.task.counting(kept.judged)
             self.look.erase(KeptCohort, self.number, part=cohort)
             self.look.erase(RunningSums, self.number, part=cohort)
+        if self._shape.bonus and void:
+            self.look.put(KeptVoid(tuple(void), int(now.cohort == now.cohorts)), self.number)
         self.look.files.clear()  # nobody reads SP's payload of this step again
         end = b"" if record else RoundEnd.of(self._shape.spec.name, self.number, shown, rejected).to_bytes()
         self.round = replace(now, phase=phase, seed=b"", asked=b"", heard=(), sums="", record=record, end=end)

@@ -1,7 +1,7 @@
 """Rewards of a round.
 
-`equal` needs no arithmetic: everyone in CSP's signed record has earned the round's budget divided by how many they are, rounded
-down. SP passes the record on; a claim is checked against the one that CSP keeps.
+`fixed` and `equal` need no arithmetic: everyone in CSP's signed record has earned what the task pays for a round, or the
+round's budget divided by how many they are, rounded down. SP passes the record on; a claim is checked against CSP's own.
 
 Of `samples` and `distance` each server has a share of every reward. SP's, negated, is the mask that the participant gets with a
 commitment; CSP's is sealed to the participant and signed, together with that commitment. Claims are those of every profile.
@@ -34,9 +34,11 @@ from crowdfl.protocols.shares.shape import REWARD_MODULUS, SharesShape
 _SALT_BYTES = 32
 
 
-def equal_part(payment: int, record: RoundRecord, who: str) -> int | None:
+def open_part(shape: SharesShape, record: RoundRecord, who: str) -> int | None:
     """Millionths that a participant has earned in a round that pays everyone alike; None for who is not in its record."""
-    return payment // len(record.accepted) if who in record.accepted else None
+    if who not in record.accepted:
+        return None
+    return shape.spec.settings.each_round or shape.payment // len(record.accepted)
 
 
 def open_envelope(record: bytes) -> RewardEnvelope:

@@ -55,6 +55,7 @@ from crowdfl.protocols.shares.round.average import (
     publish_sum,
     sum_facts,
 )
+from crowdfl.protocols.shares.round.bonus import RoundOpened, open_bonus
 from crowdfl.protocols.shares.round.checks import CheckInputs, check_program
 from crowdfl.protocols.shares.round.ends import EndRequest, open_end
 from crowdfl.protocols.shares.round.manifest import (
@@ -442,6 +443,19 @@ class SharesSp(PaidSp):
             return True
         open_end(reply, self._shape.spec.name, round_number, self._shape.limits(), self._csp_key)
         return False
+
+    def tell_opened(self, round_number: int, drawn: Collection[str]) -> tuple[bytes, int]:
+        message = RoundOpened(round_number, tuple(sorted(drawn)))
+        return self.party.send(message), self._shape.crowd_limits.longest
+
+    def ask_bonus(self) -> tuple[bytes, int]:
+        return self.party.send(claims.BonusRequest(self._shape.spec.name)), self._shape.crowd_limits.longest
+
+    def bonus_people(self, word: bytes) -> Collection[str]:
+        return open_bonus(word, self._shape.spec.name, self._shape.crowd_limits, self._csp_key).names
+
+    def bonus_envelope(self, word: bytes) -> bytes:
+        return open_envelope(word).to_bytes()
 
     def rejected(self) -> Mapping[str, Reason]:
         return self._tally.left_out

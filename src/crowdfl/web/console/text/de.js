@@ -162,6 +162,8 @@ export default {
     onWord: "davon auf das Wort von SP",
     where: "Ziel",
     since: "seit",
+    note: "Wie bezahlt wurde",
+    noteHint: "Niemand weiß, wohin diese Person bezahlt werden möchte: Schreiben Sie, wie es geschah, etwa bar oder Gutschein. Die Person liest es.",
     paid: "Es wurde bezahlt",
     paidText: "Ihre Bank zeigt, dass {amount} unter dem Schlüssel {key} gezahlt wurden. SP zahlt es nicht noch einmal.",
     again: "Noch einmal zahlen",
@@ -194,6 +196,7 @@ export default {
     none: "auf dem Weg der Plattform",
   },
   task: {
+    bonus: "Bonus",
     loading: "Wird geladen …",
     cannot: "Diese Aufgabe kann nicht angezeigt werden",
     state: "Stand",

@@ -162,6 +162,8 @@ export default {
     onWord: "of it on SP's word",
     where: "destination",
     since: "since",
+    note: "How it was paid",
+    noteHint: "Nobody knows where this person wants to be paid: write how it was done, such as cash or voucher. The person reads it.",
     paid: "It was paid",
     paidText: "Your bank shows that {amount} were paid under the key {key}. SP will not pay it again.",
     again: "Pay again",
@@ -194,6 +196,7 @@ export default {
     none: "the platform's own way",
   },
   task: {
+    bonus: "bonus",
     loading: "Loading …",
     cannot: "This task cannot be shown",
     state: "State",

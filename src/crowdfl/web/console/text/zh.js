@@ -162,6 +162,8 @@ export default {
     onWord: "其中仅凭 SP 所称",
     where: "收款方式",
     since: "自",
+    note: "付款方式",
+    noteHint: "没有人知道此人希望在何处收款：请写明是如何支付的，例如现金或代金券。此人会读到它。",
     paid: "已经支付",
     paidText: "您的银行显示，已按密钥 {key} 支付 {amount}。SP 不会再次支付。",
     again: "再次支付",
@@ -194,6 +196,7 @@ export default {
     none: "按平台自己的方式",
   },
   task: {
+    bonus: "奖金",
     loading: "正在加载…",
     cannot: "无法显示此任务",
     state: "状态",

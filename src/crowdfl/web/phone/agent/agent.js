@@ -250,6 +250,7 @@ export class Agent {
     if (!(await this._store.has(this.task, "invitation"))) return "forgotten";
     if (await this._store.has(this.task, "over")) {
       if (await this.participant.payTo.isNew()) await this._claim(stop, true); // what was given without a network
+      else await this._askPay();
       return "ended";
     }
     await this._prepare();
@@ -309,6 +310,7 @@ export class Agent {
       await this.participant.payTo.send();
       if (!always && !(await this.participant.isClaimDue())) return false;
       await this.participant.claim();
+      await this._askPay();
       return true;
     };
     const underWay = await this._isUnderWay();
@@ -319,6 +321,15 @@ export class Agent {
       if (!underWay || !(passes(refusal) || refusal instanceof NotAuthenticated)) throw refusal;
       this._tellAway(refusal, 0);
       return false;
+    }
+  }
+
+  /** Where the money stands; what the platform said last is shown meanwhile. */
+  async _askPay() {
+    try {
+      await this.participant.claims.askPay();
+    } catch (error) {
+      if (error instanceof Forgotten) throw error;
     }
   }
 

@@ -9,6 +9,12 @@ import { MODEL_LIMIT, OCTETS, Service, unusable } from "./transport.js";
 
 const PIECE = 256 * 1024; // a lost connection costs one of them
 const RESTARTS = 5;
+const LONGEST_NOTE = 500; // characters
+/** Where somebody's money stands, as `PayState` of roles/records.py. @type {readonly PayState[]} */
+export const PAY_STATES = ["earned", "claimed", "no_destination", "waiting", "paid", "failed"];
+
+/** @typedef {"earned" | "claimed" | "no_destination" | "waiting" | "paid" | "failed"} PayState */
+/** SP's word of one round; the note says how it was paid, or why it failed. @typedef {{ round: number, amount: string, state: PayState, note: string }} PayWord */
 
 /**
  * @typedef {object} Status Where SP says that a task stands.
@@ -138,9 +144,17 @@ export class Platform {
     return { paid: reply.amounts("paid"), unused: reply.amounts("unused"), disputed: reply.amounts("disputed") };
   }
 
-  /** Where this participant is to be paid, for the payer alone. @param {string} task @param {Bytes} sealed @param {Keys} keys */
+  /** Where this participant is to be paid, for the payer alone; behind it the note to CSP, whose signed word is the answer. @param {string} task @param {Bytes} sealed @param {Keys} keys */
   async payTo(task, sealed, keys) {
-    await this._sp.call({ method: "PUT", target: `${placeOf(task, keys)}/destination`, body: sealed, mediaType: OCTETS, keys });
+    return (await this._sp.call({ method: "PUT", target: `${placeOf(task, keys)}/destination`, body: sealed, mediaType: OCTETS, keys })).octets();
+  }
+
+  /** Where this participant's money stands, of what it has claimed. @param {string} task @param {Keys} keys @returns {Promise<PayWord[]>} */
+  async pay(task, keys) {
+    const { rounds } = (await this._sp.call({ method: "GET", target: `${placeOf(task, keys)}/pay`, keys })).json();
+    const fits = (/** @type {any} */ one) => Number.isSafeInteger(one?.round) && Number.isSafeInteger(one.amount) && PAY_STATES.includes(one.state);
+    if (!Array.isArray(rounds) || !rounds.every(fits)) throw unusable("the platform says of your money what cannot be: it is asked again");
+    return rounds.map(({ round, amount, state, note }) => ({ round, amount: String(amount), state, note: String(note ?? "").slice(0, LONGEST_NOTE) }));
   }
 
   /** How the platform pays people, and the key that its reminders come from; "": it sends none. */

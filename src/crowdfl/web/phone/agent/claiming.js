@@ -6,6 +6,7 @@
 
 import { hex, sha256 } from "../protocol/bytes.js";
 import { ClaimRefused, MasksDoNotFit, NotReady, TooLate } from "../protocol/errors.js";
+import { BONUS } from "../protocol/rewards.js";
 import { difference } from "./evidence.js";
 import { named } from "./holdings.js";
 
@@ -47,6 +48,7 @@ export class Claims {
     if (await this.isDue(status)) return true;
     const refused = /** @type {NotPaid | undefined} */ (await this._kept.get("not-paid"));
     if ((refused && !refused.early) || this._context.now() >= (await this._context.claimsUntil())) return false;
+    if ((await this._context.shares()).bonus && (await this._kept.awaitsBonus())) return true;
     const waits = [await this._kept.missing(), [...(await this._kept.unanswered())]];
     return Boolean(refused) || waits.some(({ length }) => length > 0) || this._isOpenStill();
   }
@@ -63,6 +65,7 @@ export class Claims {
     let { rounds } = contents;
     for (;;) {
       try {
+        if (status.state === "settled" && (await this._isBooked(rounds))) return this._kept.booked();
         if (status.state === "settled") throw new TooLate("the platform says that the time to claim is over");
         await this._send(await this._made({ ...contents, rounds }), status);
         if (rounds.length === contents.rounds.length) await this._kept.change({}, ["not-paid"]);
@@ -78,6 +81,27 @@ export class Claims {
   }
 
   /**
+   * Have SP say where the money stands; kept, for a page without a network. What was booked for a person who had said where to be paid
+   * needs no claim.
+   */
+  async askPay() {
+    if (!(await this._kept.answers()).size && !(await this._kept.has("place-kept"))) return;
+    const { platform, task } = this._context;
+    const words = await platform.pay(task, await this._context.keys());
+    const [rewards, answers] = [await this._kept.rewards(), await this._kept.answers()];
+    const booked = words.filter(({ round, amount }) => !answers.has(round) && rewards.get(round) === BigInt(amount));
+    await this._kept.change({ "pay-words": words, ...Object.fromEntries(booked.map(({ round, amount }) => [named(round, "answer"), { how: "paid", amount }])) });
+    this._context.tell("pay words", {});
+  }
+
+  /** Whether SP has booked all of it without a claim. @param {number[]} rounds */
+  async _isBooked(rounds) {
+    await this.askPay();
+    const answers = await this._kept.answers();
+    return rounds.every((round) => answers.has(round));
+  }
+
+  /**
    * Of a task that is over: what CSP has signed, or SP has taken, and SP does not show.
    * @param {Status} status @param {number | null} since When this device first saw it over.
    */
@@ -85,7 +109,7 @@ export class Claims {
     if (UNDER_WAY.includes(status.state)) return;
     const rewarded = status.rounds.filter(({ state }) => state === "rewarded").map(({ number }) => number);
     const accepted = [...(await this._opened()), ...(await this._kept.rounds("accepted"))];
-    for (const round of new Set(accepted)) if (!rewarded.includes(round)) await this._tellDifference(round);
+    for (const round of new Set(accepted.filter((one) => one !== BONUS))) if (!rewarded.includes(round)) await this._tellDifference(round);
     const { roundsUntil, claimsUntil } = await this._context.shares();
     if (since === null || this._context.now() - since < Math.min(LONGEST_WAIT, (claimsUntil - roundsUntil) / 2)) return;
     for (const round of await this._kept.unheard()) {
@@ -234,7 +258,7 @@ const keyOf = (contents, status) => `${sayOf(contents)} ${epochOf(status)}`;
  * @param {number[]} rounds @param {Error} refusal @param {Status} status
  */
 function without(rounds, refusal, status) {
-  const shown = rounds.filter((round) => status.rounds.some(({ number, state }) => number === round && state === "rewarded"));
+  const shown = rounds.filter((round) => round === BONUS || status.rounds.some(({ number, state }) => number === round && state === "rewarded"));
   if (shown.length < rounds.length) return shown;
   return refusal instanceof MasksDoNotFit ? rounds.slice(0, -1) : [];
 }

@@ -190,6 +190,12 @@ export class Holdings {
     return wordless.filter((_, place) => !found[place]);
   }
 
+  /** Of a task with a bonus: whether it is neither here nor known not to come, of who was in a round. */
+  async awaitsBonus() {
+    const isKnown = await this.hasAny(0, "reward", "no-reward");
+    return !isKnown && (await this.rounds("accepted")).length + (await this.rounds("receipt")).length > 0;
+  }
+
   /** What a claim waits for, after the end: whatever SP lists. */
   async missing() {
     return [...new Set([...(await this.owed()), ...(await this.unheard())])].sort((a, b) => a - b);

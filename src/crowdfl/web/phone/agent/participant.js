@@ -200,6 +200,7 @@ export class Participant {
       const read = () => (state === "aborted" ? this._explain(number, unused) : this._readRewarded(number, status));
       if (state === "rewarded" || state === "aborted") did = (await this._orStop(read)) || did;
     }
+    did = (await this.rewards.lookBonus()) || did;
     if (await this.rewards.arePaid()) await this.claims.tellDifferences(status, (await this.kept.get("status"))?.over ?? null);
     return did;
   }

@@ -11,7 +11,7 @@ import { requireStatus } from "./status.js";
 /** @typedef {import("../protocol/settings.js").SharesTask} SharesTask */
 /** @typedef {(what: string, details: Record<string, any>) => void} OnEvent */
 /** @typedef {Pick<import("./api.js").Platform, "papers" | "recruit" | "initial" | "status" | "enrol" | "enrolAtKgc" | "send" | "uploaded" | "isDrawn"
- *    | "average" | "end" | "reward" | "claim" | "payTo" | "offers" | "remind" | "stopReminding" | "quit">} ParticipantPlatform */
+ *    | "average" | "end" | "reward" | "claim" | "payTo" | "pay" | "offers" | "remind" | "stopReminding" | "quit">} ParticipantPlatform */
 
 /**
  * @typedef {object} Trainer The owner's data and the task's model.

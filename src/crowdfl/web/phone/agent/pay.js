@@ -75,9 +75,8 @@ export class PayTo {
     const given = /** @type {KeptDestination | undefined} */ (await this._kept.get("pay-to"));
     const isLost = given?.sent && this._context.epoch !== null && given.epoch !== this._context.epoch; // perhaps, by an SP that was restored
     if (!given || (given.sent && !isLost) || given.closed || !(await this._kept.has("certificate"))) return false;
-    const { platform, task } = this._context;
     try {
-      await platform.payTo(task, given.sealed, await this._context.keys());
+      await this._place(given);
     } catch (refusal) {
       if (refusal instanceof Conflict) await this._change(given, { closed: true });
       if (tell || !(refusal instanceof Conflict || refusal instanceof NotReady)) throw refusal;
@@ -86,6 +85,18 @@ export class PayTo {
     await this._change(given, { sent: true, epoch: this._context.epoch });
     if (!given.sent) this._context.tell("pay to sent", {});
     return true;
+  }
+
+  /** With a note for CSP, where its record says what was earned: what is never claimed is paid there. @param {KeptDestination} given */
+  async _place({ sealed, counter }) {
+    const { platform, protocol, task } = this._context;
+    const [keys, shares] = [await this._context.keys(), await this._context.shares()];
+    const destination = await protocol.sha256(sealed);
+    const note = await protocol.placeNote(shares, keys, destination, counter);
+    if (note === null) return void await platform.payTo(task, sealed, keys);
+    const kept = await platform.payTo(task, protocol.concat(sealed, note), keys);
+    await protocol.checkPlaceKept(shares, await this._context.bundle(), keys, { destination, counter }, kept);
+    await this._kept.put("place-kept", kept);
   }
 
   /** Unless the owner has given another meanwhile. @param {KeptDestination} given @param {Partial<KeptDestination>} news */

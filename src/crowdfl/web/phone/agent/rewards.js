@@ -1,6 +1,7 @@
 // What a participant has earned by round. One reward that cannot be read holds up nothing else.
 
-import { CrowdFLError, NotReady, RewardOutOfRange, RolledBack, ServiceError } from "../protocol/errors.js";
+import { CrowdFLError, NotReady, RewardOutOfRange, RolledBack, ServiceError, UploadRejected } from "../protocol/errors.js";
+import { BONUS } from "../protocol/rewards.js";
 import { named } from "./holdings.js";
 
 export class Rewards {
@@ -27,13 +28,32 @@ export class Rewards {
     return true;
   }
 
+  /**
+   * Of a task that is over: CSP's word whether this participant gets the bonus; true if it was settled. The platform may show it later.
+   */
+  async lookBonus() {
+    if (!(await this.awaitsBonus())) return false;
+    try {
+      await this.open(BONUS);
+    } catch (wrong) {
+      if (wrong instanceof UploadRejected) await this._kept.put(named(BONUS, "no-reward"), "no_bonus");
+      else if (!(wrong instanceof CrowdFLError) || (wrong instanceof ServiceError && !wrong.passes)) throw wrong;
+      else return false;
+    }
+    return true;
+  }
+
+  async awaitsBonus() {
+    return (await this._context.shares()).bonus > 0n && this._kept.awaitsBonus();
+  }
+
   /** @param {number} number */
   async open(number) {
     const { platform, protocol, tell } = this._context;
     const [task, keys] = [await this._context.shares(), await this._context.keys()];
     const envelope = (await this._byRecord(number)) ?? (await platform.reward(task.task, number, keys).catch(hearsay));
     const amount = await protocol.openReward(task, await this._context.bundle(), keys, envelope, number);
-    const record = protocol.recordIn(task, await this._context.bundle(), envelope);
+    const record = number === BONUS ? null : protocol.recordIn(task, await this._context.bundle(), envelope);
     if (record !== null) await this._kept.requireOnly(number, record);
     await this._kept.put(named(number, "reward"), { envelope, amount: amount.toString() });
     tell("rewarded", { round: number, millionths: amount });

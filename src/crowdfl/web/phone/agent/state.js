@@ -3,6 +3,7 @@
 import { privacyOf, spent } from "../protocol/accounting.js";
 import { claimsEarly, isPaid } from "../protocol/amounts.js";
 import { keptBody } from "../protocol/documents.js";
+import { BONUS } from "../protocol/rewards.js";
 import { UNDER_WAY, total } from "./claiming.js";
 import { Holdings } from "./holdings.js";
 import { reasonFor } from "./pay.js";
@@ -19,7 +20,7 @@ import { CHARGE } from "./uploads.js";
  * @property {number | null} accuracyBefore On the owner's held-out data.
  * @property {number | null} accuracyAfter
  * @property {bigint | null} reward Millionths.
- * @property {"paid" | "unused" | "disputed" | "missing" | null} claimed What the platform says of a claim of it; null: it was not claimed, or not answered.
+ * @property {PayView | null} pay Where its money stands; null: it earned nothing.
  * @property {string | null} why What the platform said when it refused the update, or what the data lacks.
  * @property {import("../protocol/reasons.js").Reason | null} leftOut Why it was left out or is not paid.
  * @property {ReturnType<typeof reasonFor>} reason Why it pays nothing.
@@ -51,6 +52,8 @@ import { CHARGE } from "./uploads.js";
  * @property {string} fingerprint Of the payer's key, which the requester has signed.
  */
 
+/** Where the money of a round stands, and what is said beside it. @typedef {{ state: import("./api.js").PayState, note: string }} PayView */
+
 /** @typedef {{ epsilon: number, charged: boolean, spent: number, others: number }} NoiseView What privacy costs, here and in other campaigns. */
 
 /**
@@ -69,6 +72,7 @@ import { CHARGE } from "./uploads.js";
  * @property {number | null} enrolled How many take part.
  * @property {number | null} seen When this device last saw a change; seconds.
  * @property {RoundView[]} rounds
+ * @property {RoundView | null} bonus As a round, once it is earned.
  * @property {bigint} total Rewards so far, millionths.
  * @property {ClaimView} claim
  * @property {PayToView} payTo
@@ -88,7 +92,7 @@ export async function view(store, task) {
   const [definition, keys, status, left, over, certificate, stopped, replaced, consent, withdrawn] = await Promise.all(
     ["definition", "keys", "status", "left", "over", "certificate", "stopped", "replaced", "consent", "withdrawn"].map((key) => kept.get(key)));
   const body = definition ? keptBody(definition) : null;
-  const rounds = await roundsOf(kept, status, isPaid(body));
+  const rounds = await roundsOf(kept, status, isPaid(body), (await kept.get("pay-words")) ?? []);
   return {
     task,
     phase: left !== undefined ? "left" : over ? "ended" : certificate ? "joined" : "invited",
@@ -103,7 +107,8 @@ export async function view(store, task) {
     next: status?.next ?? null,
     enrolled: status?.enrolled ?? null,
     seen: status?.at ?? null,
-    rounds,
+    rounds: rounds.filter(({ number }) => number !== BONUS),
+    bonus: rounds.find(({ number, reward }) => number === BONUS && reward !== null) ?? null,
     total: total(rounds.map(({ reward }) => reward ?? 0n)),
     claim: body && isPaid(body) ? await claimOf(kept, status, body) : NO_CLAIM,
     payTo: await payToOf(kept, body),
@@ -117,20 +122,20 @@ export async function view(store, task) {
 /** @param {Record<string, any>} consent */
 const agreed = ({ version, language, at }) => ({ version, language, at });
 
-/** @param {Holdings} kept @param {import("./holdings.js").KeptStatus | undefined} status @param {boolean} paid */
-async function roundsOf(kept, status, paid) {
+/** @param {Holdings} kept @param {import("./holdings.js").KeptStatus | undefined} status @param {boolean} paid @param {import("./api.js").PayWord[]} words */
+async function roundsOf(kept, status, paid, words) {
   const own = (await kept.store.keys(kept.task, "rounds/")).map((name) => Number(name.split("/")[1]));
   const numbers = new Set([...(status?.rounds ?? []).map(({ number }) => number), ...own]);
   const found = [...numbers].sort((a, b) => a - b).map((number) =>
-    roundOf(kept, number, paid, status?.rounds.find((entry) => entry.number === number)));
+    roundOf(kept, number, paid, status?.rounds.find((entry) => entry.number === number), words.find(({ round }) => round === number)));
   return Promise.all(found);
 }
 
 /**
- * @param {Holdings} kept @param {number} number @param {boolean} paid @param {{state: string, deadline: number}} [known]
+ * @param {Holdings} kept @param {number} number @param {boolean} paid @param {{state: string, deadline: number}} [known] @param {import("./api.js").PayWord} [word]
  * @returns {Promise<RoundView>}
  */
-async function roundOf(kept, number, paid, known) {
+async function roundOf(kept, number, paid, known, word) {
   const [before, average, reward, trained, receipt, lost, refused, nothing, noReward, givenUp, started, undrawn, answer] = await Promise.all(
     /** @type {const} */ (["before", "average", "reward", "trained", "receipt", "lost-receipt", "refused", "nothing", "no-reward",
       "given-up", "started", "not-drawn", "answer"]).map((key) => kept.of(number, key)));
@@ -148,7 +153,7 @@ async function roundOf(kept, number, paid, known) {
     accuracyBefore: before?.accuracy ?? null,
     accuracyAfter: average?.accuracy ?? null,
     reward: reward === undefined ? null : BigInt(reward.amount),
-    claimed: answer?.how ?? null,
+    pay: reward === undefined ? null : payOf(answer, word),
     why: refused?.why ?? (without === "nothing" ? nothing?.why : undefined) ?? null,
     leftOut: noReward ?? null,
     reason: reasonFor({ paid, state, reward, receipt: receipt ?? lost, refused, nothing, noReward, givenUp, undrawn }),
@@ -156,6 +161,13 @@ async function roundOf(kept, number, paid, known) {
     receipt: receipt ?? lost ?? reward?.unused ?? null,
     digest: average?.state ?? null,
   };
+}
+
+/** SP's newest word; before it, what it answered to the claim. @param {import("./holdings.js").Answer} [answer] @param {import("./api.js").PayWord} [word] @returns {PayView} */
+function payOf(answer, word) {
+  if (word) return { state: word.state, note: word.note };
+  if (answer?.how === "missing") return { state: "failed", note: "" };
+  return { state: answer ? "claimed" : "earned", note: "" };
 }
 
 /** Opened rounds are those with CSP's signed record. @param {Holdings} kept @param {any} body @param {readonly RoundView[]} rounds @returns {Promise<NoiseView | null>} */

@@ -1,8 +1,8 @@
 // A task's definition in the words of someone who is asked to take part: plain text, no markup.
 
 import { privacyOf } from "../protocol/accounting.js";
-import { claimsEarly, estimateOf } from "../protocol/amounts.js";
-import { duration, formatTime, moneyRange } from "../../web/common/format.js";
+import { claimsEarly, estimateOf, toMillionths } from "../protocol/amounts.js";
+import { duration, formatTime, money, moneyRange } from "../../web/common/format.js";
 import { language, listOf, t, together } from "../../web/common/text.js";
 import { slowNames } from "./sensors.js";
 
@@ -74,8 +74,29 @@ export const isPaid = ({ settings }) => settings.budget !== null && settings.bud
 export function payLine(definition) {
   const estimate = estimateOf(definition);
   if (!estimate) return t("about.unpaid");
+  const { settings } = definition;
+  if (settings.pay === "fixed") return fixedLine(settings);
   const range = moneyRange(estimate.low, estimate.high, definition.settings.currency ?? "EUR");
   return t(estimate.varies ? "invite.paidUnequally" : "invite.paid", { range });
+}
+
+/** @param {Record<string, any>} settings */
+function amountsOf({ each, bonus, rounds: count, currency }) {
+  const words = (/** @type {any} */ amount) => money(toMillionths(amount), currency ?? "EUR");
+  return { each: words(each), bonus: bonus === null ? "" : words(bonus), count };
+}
+
+/** So much for each round, and what comes on top, in a line. @param {Record<string, any>} settings */
+function fixedLine(settings) {
+  const [values, drawn] = [amountsOf(settings), settings.per_round !== null];
+  const bonus = values.bonus && t(drawn ? "invite.bonusDrawn" : "invite.bonus", values);
+  return listOf([t(drawn ? "invite.fixedDrawn" : "invite.fixed", values), bonus].filter(Boolean), "unit");
+}
+
+/** The same in whole sentences. @param {Record<string, any>} settings */
+function fixedWords(settings) {
+  const [values, drawn] = [amountsOf(settings), settings.per_round !== null];
+  return together(t(drawn ? "about.fixedDrawn" : "about.fixed", values), values.bonus && t(drawn ? "about.bonusDrawn" : "about.bonus", values));
 }
 
 /** @param {DefinitionBody} definition */
@@ -85,7 +106,7 @@ export function paymentWords(definition) {
   const words = (/** @type {unknown} */ amount) => [amount, settings.currency].filter(Boolean).join(" ");
   const unused = plan.unused_pay == null ? t("about.unusedNoPay") : t("about.unusedPay", { amount: words(plan.unused_pay) });
   return [
-    t("about.budget", { amount: words(settings.budget) }), t(`share.${settings.pay ?? "equal"}`), ...(plan.goal === null ? [] : [unused]),
+    ...(settings.pay === "fixed" ? [fixedWords(settings)] : [t("about.budget", { amount: words(settings.budget) }), t(`share.${settings.pay ?? "equal"}`)]), ...(plan.goal === null ? [] : [unused]),
     t(claimsEarly(settings) ? "about.claimEarly" : "about.claim", { when: formatTime(until) }),
     t(claimsEarly(settings) ? "about.claimDates" : "about.claimShows"),
   ];

@@ -1,8 +1,11 @@
 // Where a campaign stands, in a sentence or two: what happens now, and what its participant can do. No network is asked.
 
-import { formatTime } from "../../web/common/format.js";
+import { formatTime, money } from "../../web/common/format.js";
 import { language, t, together } from "../../web/common/text.js";
 import { textsIn } from "../protocol/texts.js";
+import { isPaid } from "../protocol/amounts.js";
+import { PAY_STATES } from "../agent/api.js";
+import { total } from "../agent/claiming.js";
 import { plainly } from "./messages.js";
 
 /** @typedef {import("./types.js").Campaign} Campaign */
@@ -38,6 +41,15 @@ function outside(campaign) {
 /** @param {Campaign} campaign */
 export const isPayable = ({ claim }) => ["due", "sent", "claimed", "refused", "expired"].includes(claim.state);
 
+/** Rounds, and the bonus once it is earned. @param {Pick<Campaign, "rounds" | "bonus">} campaign */
+export const paidOf = ({ rounds, bonus = null }) => (bonus ? [...rounds, bonus] : rounds);
+
+/** What was earned, by where it stands: paid is said of what was paid alone. @param {RoundView[]} rounds @param {string} [currency] */
+export function sumsOf(rounds, currency) {
+  return PAY_STATES.map((state) => /** @type {const} */ ([state, total(rounds.flatMap(({ pay, reward }) => (pay?.state === state && reward !== null ? [reward] : [])))]))
+    .filter(([, amount]) => amount > 0n).map(([state, amount]) => t("earnings.sum", { amount: money(amount, currency), state: t(`state.${state}`) }));
+}
+
 /** @param {Campaign} campaign @param {boolean} reached */
 function atWork({ now, definition, rounds }, reached) {
   const values = { round: now.round ?? 0, of: roundsOf({ definition, rounds }) };
@@ -55,8 +67,9 @@ function inRound(campaign, reached) {
   if (!last || FINISHED.includes(last.state)) return null;
   const values = { round: last.number, of: roundsOf(campaign) };
   const until = last.state === "open" && last.deadline !== null ? t("standing.until", { when: formatTime(last.deadline) }) : "";
-  if (last.mine === "arrived") return said(t("standing.arrived", values), last.state === "open" ? t("standing.nothingToDo") : t("standing.addedUp"));
-  if (last.mine === "late") return said(t("standing.late", values), t("standing.nothingToDo"));
+  const isLast = last.number >= roundsOf(campaign);
+  if (last.mine === "arrived") return said(t("standing.arrived", values), isLast ? comeBack(campaign) : last.state === "open" ? t("standing.nothingToDo") : t("standing.addedUp"));
+  if (last.mine === "late") return said(t("standing.late", values), isLast ? comeBack(campaign) : t("standing.nothingToDo"));
   if (last.mine === "unused") return said(t("standing.unused", values), t("standing.waitsForNext"));
   if (last.mine === "refused") return said(t("standing.refused", values), t("standing.waitsForNext"));
   if (last.mine === "undrawn") return said(t("standing.notDrawn", values), t(last.state === "open" ? "standing.mayBeDrawn" : "standing.waitsForNext"));
@@ -64,6 +77,14 @@ function inRound(campaign, reached) {
   if (last.mine === "sending") return said(t(reached ? "standing.sending" : "standing.kept", values), until);
   if (last.mine === "nothing" || !campaign.contributed) return said(t("standing.recordFirst", values), together(until, unsaid(campaign)), "record");
   return said(t("standing.open", values), together(until, t("standing.keepOpen")));
+}
+
+/** After the last round: when to come back, and for what. @param {Campaign} campaign */
+function comeBack({ definition, claim, payTo, rounds }) {
+  if (!definition || !isPaid(definition) || claim.until === null) return t("standing.lastThanks");
+  const when = formatTime(rounds.at(-1)?.deadline ?? definition.rounds_until);
+  const until = formatTime(claim.until);
+  return payTo.asked && payTo.to === null ? t("standing.sayWhere", { when, until }) : t("standing.comeBack", { when, until });
 }
 
 /** What was recorded waits for its owner's word. @param {Campaign} campaign */
@@ -74,7 +95,7 @@ function between(campaign) {
   const { rounds, next, contributed } = campaign;
   const last = rounds.at(-1);
   const act = contributed ? null : "record";
-  if (last && last.number >= roundsOf(campaign)) return said(t("standing.lastDone"), t("standing.lastDoneMore"));
+  if (last && last.number >= roundsOf(campaign)) return said(t("standing.lastDone"), comeBack(campaign));
   const before = last ? t("standing.ready") : company(campaign);
   const more = together(act ? unsaid(campaign) || t("standing.recordNow") : before, act && !last && before);
   if (next) return said(t(last ? "standing.nextAt" : "standing.firstAt", { when: formatTime(next) }), more, act);

@@ -33,12 +33,16 @@ export function estimateOf({ settings, plan }) {
   const inRound = settings.per_round ?? settings.max_participants;
   const planned = BigInt(plan.goal ?? Math.min(plan.start_with ?? settings.min_participants, inRound));
   const [most, everyone, rounds] = [BigInt(Math.min(plan.goal ?? inRound, inRound)), BigInt(settings.max_participants), BigInt(settings.rounds)];
+  if (settings.pay === "fixed") {
+    const [each, bonus] = [toMillionths(settings.each), toMillionths(settings.bonus ?? 0)];
+    return { low: 0n, high: rounds * each + bonus, roundLow: each, roundHigh: each, varies: false };
+  }
   const varies = settings.pay === "samples" || settings.pay === "distance";
   return { low: (rounds * budget) / everyone, high: (rounds * budget) / planned, roundLow: budget / most, roundHigh: budget / planned, varies };
 }
 
 /** Whether anyone can compute from CSP's record what a round pays: its claim shows nothing, and need not wait. @param {Record<string, any>} settings */
-export const claimsEarly = ({ pay }) => (pay ?? "equal") === "equal";
+export const claimsEarly = ({ pay }) => ["equal", "fixed"].includes(pay ?? "equal");
 
 /** @param {any} definition */
 export function isPaid(definition) {

@@ -1,13 +1,14 @@
 // Rewards and their claim, as protocols/claims.py: CSP's sealed and signed half, less SP's mask. By `samples` these hide a number
 // of samples and 2^128 times the total. Equal parts follow from CSP's signed record, and nothing is masked.
 
-import { bind, concat, fromNumber, sha256, toNumber, utf8 } from "./bytes.js";
+import { bind, concat, equal, fromNumber, sha256, toNumber, utf8 } from "./bytes.js";
 import { limitsOf } from "./bundle.js";
 import { parseRecord, standing } from "./average.js";
 import { ClaimRefused, ProtocolError, RewardOutOfRange, SealBroken, UploadRejected } from "./errors.js";
 import { SAMPLES_BYTES } from "./limits.js";
 import { decode, encode } from "./messages.js";
 import { openSealed, sign, verify } from "./seal.js";
+import { claimsEarly } from "./amounts.js";
 import { requireRewards } from "./settings.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
@@ -18,6 +19,9 @@ import { requireRewards } from "./settings.js";
 
 const ENVELOPE = 18;
 const CLAIM = 19;
+const BONUS_WORD = 95;
+/** What a claim and the books call the item that is no round's. */
+export const BONUS = 0;
 const MODULUS = 1n << BigInt(8 * SAMPLES_BYTES);
 
 /**
@@ -28,7 +32,8 @@ const MODULUS = 1n << BigInt(8 * SAMPLES_BYTES);
 export async function openReward(task, bundle, keys, envelope, round) {
   requireRewards(task);
   const message = parseEnvelope(task, bundle, envelope);
-  if (task.pay === "equal") return equalPart(task, bundle, keys, message.sealed, round);
+  if (round === BONUS) return openBonus(task, bundle, keys, message.sealed);
+  if (claimsEarly(task)) return openPart(task, bundle, keys, message.sealed, round);
   const { amount } = await openHidden(task, bundle, keys, message, round);
   return amount;
 }
@@ -53,22 +58,35 @@ async function openHidden(task, bundle, keys, message, round) {
  * What everyone in CSP's record of a round has earned.
  * @param {SharesTask} task @param {Bundle} bundle @param {Keys} keys @param {Bytes} shown @param {number} round
  */
-async function equalPart(task, bundle, keys, shown, round) {
+async function openPart(task, bundle, keys, shown, round) {
   const record = await parseRecord(shown, limitsOf(task, bundle).record, bundle.cspSigning);
   if (record.task !== task.task || record.number !== BigInt(round)) {
     throw new ProtocolError(`what was shown for round ${round} is CSP's record of another round or task`);
   }
   const why = standing(record, keys.who);
   if (why !== null) throw new UploadRejected(`CSP's record leaves this upload out (${why})`);
-  return task.payment / BigInt(record.accepted.length);
+  return task.each || task.payment / BigInt(record.accepted.length);
 }
+
+/** CSP's signed word who gets the bonus. @param {SharesTask} task @param {Bundle} bundle @param {Keys} keys @param {Bytes} shown */
+async function openBonus(task, bundle, keys, shown) {
+  const fields = decode(BONUS_WORD, ["text", "list of text", "bytes"], shown, crowdLimit(task));
+  const [of, names, signature] = fields;
+  await verify(bundle.cspSigning, concat(utf8("crowdfl bonus 1"), encode(BONUS_WORD, [of, names, new Uint8Array(0)])), signature);
+  if (of !== task.task) throw new ProtocolError("what was shown is CSP's word about the bonus of another task");
+  if (!names.includes(keys.who)) throw new UploadRejected("CSP's word about the bonus does not name this phone");
+  return task.bonus;
+}
+
+/** Of a message that may name everyone who has joined. @param {SharesTask} task */
+const crowdLimit = ({ mostDevices }) => ({ field: 4096 + 32 * mostDevices, entries: mostDevices + 1 });
 
 /**
  * CSP's signed record, where an envelope shows one; else null.
  * @param {SharesTask} task @param {Bundle} bundle @param {Bytes} envelope
  */
 export function recordIn(task, bundle, envelope) {
-  return task.pay === "equal" ? parseEnvelope(task, bundle, envelope).sealed : null;
+  return claimsEarly(task) ? parseEnvelope(task, bundle, envelope).sealed : null;
 }
 
 /**
@@ -76,13 +94,13 @@ export function recordIn(task, bundle, envelope) {
  * @param {SharesTask} task @param {Bytes} record
  */
 export function rewardBy(task, record) {
-  return task.pay === "equal" ? encode(ENVELOPE, [0n, new Uint8Array(0), record]) : null;
+  return claimsEarly(task) ? encode(ENVELOPE, [0n, new Uint8Array(0), record]) : null;
 }
 
 /** Of equal parts, what SP says of masks is not heard. @param {SharesTask} task @param {Bundle} bundle @param {Bytes} bytes @returns {Envelope} */
 function parseEnvelope(task, bundle, bytes) {
-  const [mask, salt, sealed] = decode(ENVELOPE, ["number", "bytes", "bytes"], bytes, limitsOf(task, bundle).envelope);
-  return task.pay === "equal" ? { mask: 0n, salt: new Uint8Array(0), sealed } : { mask, salt, sealed };
+  const [mask, salt, sealed] = decode(ENVELOPE, ["number", "bytes", "bytes"], bytes, task.bonus ? crowdLimit(task) : limitsOf(task, bundle).envelope);
+  return claimsEarly(task) ? { mask: 0n, salt: new Uint8Array(0), sealed } : { mask, salt, sealed };
 }
 
 /** Millionths for what was opened. @param {SharesTask} task @param {bigint} opened */
@@ -96,6 +114,29 @@ function payable({ pay, payment }, opened) {
 function commit(mask, salt) {
   const length = Uint8Array.of(salt.length >>> 8, salt.length);
   return sha256(concat(utf8("crowdfl commitment 1"), length, salt, fromNumber(mask)));
+}
+
+const PLACE_NOTE = 98;
+const PLACE_KEPT = 99;
+
+/**
+ * The owner's signed word to CSP which destination is the newest: what is never claimed goes there, of pay that follows from CSP's record.
+ * @param {SharesTask} task @param {Keys} keys @param {Bytes} destination The hash of the sealed one. @param {number} counter @returns {Promise<Bytes | null>}
+ */
+export async function placeNote(task, keys, destination, counter) {
+  if (!task.payment || !claimsEarly(task)) return null;
+  const fields = [task.task, keys.who, destination, counter];
+  const unsigned = encode(PLACE_NOTE, [...fields, new Uint8Array(0)]);
+  return encode(PLACE_NOTE, [...fields, await sign(keys, concat(utf8("crowdfl place 1"), unsigned))]);
+}
+
+/** CSP's signed word that it keeps this very one. @param {SharesTask} task @param {Bundle} bundle @param {Keys} keys @param {{ destination: Bytes, counter: number }} place @param {Bytes} kept */
+export async function checkPlaceKept(task, bundle, keys, { destination, counter }, kept) {
+  const [of, who, hash, number, signature] = decode(PLACE_KEPT, ["text", "text", "bytes", "number", "bytes"], kept);
+  await verify(bundle.cspSigning, concat(utf8("crowdfl place kept 1"), encode(PLACE_KEPT, [of, who, hash, number, new Uint8Array(0)])), signature);
+  if (of !== task.task || who !== keys.who || !equal(hash, destination) || number !== BigInt(counter)) {
+    throw new ClaimRefused("the second server has kept another place to be paid than this one");
+  }
 }
 
 /**
@@ -121,7 +162,7 @@ export async function makeClaim(task, keys, { rewards, unused = [], destination 
   const envelopes = sorted.map(({ envelope }) => parseEnvelope(task, bundle, envelope));
   for (const [place, { round, envelope }] of sorted.entries()) {
     amounts.push(await openReward(task, bundle, keys, envelope, round));
-    shown.push(task.pay === "equal" ? new Uint8Array(0) : (await openHidden(task, bundle, keys, envelopes[place], round)).signed);
+    shown.push(claimsEarly(task) ? new Uint8Array(0) : (await openHidden(task, bundle, keys, envelopes[place], round)).signed);
   }
   const [masks, salts] = [envelopes.map(({ mask }) => mask), envelopes.map(({ salt }) => salt)];
   const fields = [task.task, keys.who, rounds, amounts, masks, salts, shown, [...unused].sort((a, b) => a - b), destination, counter];

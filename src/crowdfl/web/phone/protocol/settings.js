@@ -3,7 +3,7 @@
 import { isEnough, privacyOf } from "./accounting.js";
 import { claimsEarly, toMillionths } from "./amounts.js";
 import { DocumentError, RewardsOff, TooFewParticipants, UnsupportedTask } from "./errors.js";
-import { SAMPLES_BYTES } from "./limits.js";
+import { MOST_DEVICES, SAMPLES_BYTES } from "./limits.js";
 
 /** @typedef {import("./documents.js").Definition} Definition */
 /** @typedef {[name: string, sides: number[]]} ArrayShape */
@@ -28,11 +28,14 @@ import { SAMPLES_BYTES } from "./limits.js";
  * @property {boolean} draws Whether people are drawn for each round; if not, everyone is in it.
  * @property {number} rounds
  * @property {bigint} payment Millionths that every round pays; 0 in a task without rewards.
+ * @property {bigint} each Millionths that a round of fixed pay pays each; else 0.
+ * @property {bigint} bonus Millionths, once, for who was in every round that asked them; 0: there is none.
+ * @property {number} mostDevices That can join.
  * @property {number} roundsUntil The last day of rounds; seconds since 1970.
  * @property {number} claimsUntil The last day of claims, unless it is extended.
  * @property {boolean} claimsEarly Whether a round's reward can be claimed while the task runs: what anyone can compute from CSP's record.
  * @property {number} window Seconds in which a round takes uploads.
- * @property {string} pay What rewards follow: equal, samples, distance or none.
+ * @property {string} pay What rewards follow: fixed, equal, samples, distance or none.
  * @property {string} check Whether uploads out of bounds are left out.
  * @property {ServerStep | null} step What readers make of a round's average; null: they take it as it is.
  */
@@ -71,7 +74,9 @@ const FITS = {
   mask_bits: optional(within(20, 256, Number.isInteger)),
   distance_floor: optional(within(0, LARGEST)),
   lanes: within(0, 2 ** 16, Number.isInteger),
-  pay: optional((value) => ["none", "equal", "samples", "distance"].includes(String(value))),
+  pay: optional((value) => ["none", "fixed", "equal", "samples", "distance"].includes(String(value))),
+  each: optional(isAmount),
+  bonus: optional(isAmount),
   weighting: (value) => value === "samples" || value === "equal",
   check: (value) => value === "bounds" || value === "none",
   max_norm: optional(above(0, LARGEST)),
@@ -184,7 +189,7 @@ export function sharesTask({ task, body }) {
   const shape = /** @type {ArrayShape[]} */ (body.arrays);
   const pay = settings.pay ?? "equal";
   const hasCounts = settings.weighting === "samples";
-  const budget = settings.budget === null ? 0n : toMillionths(settings.budget);
+  const budget = budgetOf(settings);
   return {
     task,
     initial: body.initial,
@@ -205,6 +210,9 @@ export function sharesTask({ task, body }) {
     draws: settings.per_round !== null,
     rounds: settings.rounds,
     payment: pay === "none" ? 0n : budget,
+    each: pay === "fixed" ? toMillionths(settings.each) : 0n,
+    bonus: pay === "fixed" && settings.bonus !== null ? toMillionths(settings.bonus) : 0n,
+    mostDevices: settings.max_participants * MOST_DEVICES,
     roundsUntil: body.rounds_until,
     claimsUntil: body.claims_until,
     claimsEarly: claimsEarly(settings),
@@ -260,9 +268,18 @@ function requireSettings(settings) {
     if (["samples", "distance"].includes(settings.pay)) throw refused(`pay = "${settings.pay}" needs weighting = "samples"`);
   }
   if (settings.check === "bounds" && settings.lanes === 0) throw refused("without lanes no upload can be checked");
+  if (settings.pay === "fixed" && (settings.each === null || budgetOf(settings) !== toMillionths(settings.each) * BigInt(drawnOf(settings)) || !budgetOf(settings))) {
+    throw refused('with pay = "fixed", its `budget` does not follow from `each`');
+  }
   requirePrivacy(settings);
   requireReference(settings);
 }
+
+/** @param {Record<string, any>} settings */
+const budgetOf = ({ budget }) => (budget === null ? 0n : toMillionths(budget));
+
+/** How many people a round can have. @param {Record<string, any>} settings */
+const drawnOf = ({ per_round: drawn, max_participants: most }) => drawn ?? most;
 
 const LEAST_LANES = 1024; // of a sketch by which uploads are compared
 
@@ -283,7 +300,7 @@ function requirePrivacy(settings) {
     return;
   }
   if (settings.weighting !== "equal") throw refused("`epsilon` needs everyone to count once");
-  if (settings.pay !== null && !["none", "equal"].includes(settings.pay)) throw refused("its pay shows more than `epsilon` allows");
+  if (settings.pay !== null && !["none", "equal", "fixed"].includes(settings.pay)) throw refused("its pay shows more than `epsilon` allows");
   if (settings.sigma === null || privacy.length > LONGEST_UPDATE || !isEnough(privacy, settings.rounds)) {
     throw refused("its noise is too little for its `epsilon`");
   }

@@ -4,7 +4,9 @@ import { h, table } from "../../../web/common/dom.js";
 import { formatTime, money } from "../../../web/common/format.js";
 import { actionButton, button, form, labelled, notice, part, title } from "../../../web/common/parts.js";
 import { isSaid, listOf, t, together } from "../../../web/common/text.js";
-import { grouped, reasonWords, sentence } from "../messages.js";
+import { grouped, plainly, reasonWords, sentence } from "../messages.js";
+import { BONUS } from "../../protocol/rewards.js";
+import { paidOf, sumsOf } from "../standing.js";
 
 /** @typedef {import("../types.js").Model} Model */
 /** @typedef {import("../types.js").Campaign} Campaign */
@@ -14,20 +16,20 @@ import { grouped, reasonWords, sentence } from "../messages.js";
 
 /** @param {Model} model @param {string} task */
 export function earningsView(model, task) {
-  const total = part("p.headline", null, (/** @type {string} */ amount) => [t("earnings.earned", { amount })]);
+  const earned = part("p.headline", null, (/** @type {string} */ amount) => [t("earnings.earned", { amount })]);
   const claim = part("section.card", { "aria-label": t("earnings.claim") }, (/** @type {Claimed} */ shown) => claiming(model, task, shown));
   const where = part("div", null, (/** @type {PayToView | null} */ payTo) => payTo ? [destination(model, task, payTo)] : []);
   const history = part("div", null, (/** @type {{ rounds: RoundView[], currency: string | undefined }} */ shown) => [byRound(shown.rounds, shown.currency)]);
-  const element = h("div", null, title(t("earnings.title")), total.element, claim.element, where.element, history.element);
+  const element = h("div", null, title(t("earnings.title")), earned.element, claim.element, where.element, history.element);
   const update = () => {
     const campaign = model.get(task);
     if (!campaign) return;
     const { definition, rewards, payTo, phase } = campaign;
     const currency = definition?.settings.currency;
-    total.show(money(rewards, currency));
-    claim.show({ claim: campaign.claim, amount: money(campaign.claim.amount, currency), claimed: money(campaign.claim.claimed, currency) });
+    earned.show(money(rewards, currency));
+    claim.show({ claim: campaign.claim, amount: money(campaign.claim.amount, currency), sums: sumsOf(paidOf(campaign), currency) });
     where.show(payTo.asked && phase !== "invited" ? payTo : null);
-    history.show({ rounds: campaign.rounds, currency });
+    history.show({ rounds: paidOf(campaign), currency });
   };
   update();
   if (model.get(task)?.payTo.asked) void model.payKinds(task).catch(() => {}); // what was kept of it is shown meanwhile
@@ -36,24 +38,27 @@ export function earningsView(model, task) {
 
 /** @param {RoundView[]} rounds @param {string} [currency] */
 function byRound(rounds, currency) {
-  const rows = rounds.map(({ number, reward, reason, claimed }) => {
+  const rows = rounds.map(({ number, reward, reason, pay }) => {
     const known = reward !== null || (reason && reason !== "not_shown");
-    const claim = reward !== null ? t(`claimState.${claimed ?? "none"}`) : "";
-    return [number, known ? money(reward ?? 0n, currency) : t("common.notKnown"), claim, reason ? reasonWords(reason) : ""];
+    return [number === BONUS ? t("earnings.bonus") : number, known ? money(reward ?? 0n, currency) : t("common.notKnown"), pay ? payWords(pay) : "", reason ? reasonWords(reason) : ""];
   });
   const columns = [t("details.round"), t("details.earned"), t("earnings.state"), t("earnings.why")];
   return table(t("earnings.byRound"), columns, rows, { numbers: [0, 1], empty: t("details.none") });
 }
 
-/** @typedef {{ claim: ClaimView, amount: string, claimed: string }} Claimed */
+/** @param {import("../../agent/state.js").PayView} pay */
+const payWords = ({ state, note }) => (note ? t("earnings.stateWhy", { state: t(`state.${state}`), why: plainly(note) }) : t(`state.${state}`));
+
+/** @typedef {{ claim: ClaimView, amount: string, sums: string[] }} Claimed */
 
 /** @param {Model} model @param {string} task @param {Claimed} shown */
-function claiming(model, task, { claim, amount, claimed }) {
+function claiming(model, task, { claim, amount, sums }) {
   const trouble = h("div");
   const send = actionButton(t("earnings.send"), trouble, () => model.claim(task), { kind: "main", id: "claim" });
   const listed = (/** @type {number[]} */ rounds) => listOf(rounds.map(String));
   return [
-    h("p", { role: "status" }, together(words(claim, amount), (claim.claimed > 0n || claim.state === "claimed") && t("earnings.claimed", { amount: claimed }))),
+    h("p", { role: "status" }, words(claim, amount)),
+    h("ul.plain", { id: "sums" }, ...sums.map((sum) => h("li", null, sum))),
     claim.disputed?.length && notice("warn", t("earnings.disputed", { rounds: listed(claim.disputed) })),
     claim.short?.length && notice("bad", t("earnings.short", { rounds: listed(claim.short) })),
     claim.why && notice(claim.state === "refused" ? "bad" : "warn", t("errors.detail", { words: sentence(claim.why) })),
@@ -70,7 +75,7 @@ function words({ state, until, early }, amount) {
     case "later": return t(early ? "earnings.laterEarly" : "earnings.later", { when });
     case "due": return together(t("earnings.due", { amount }), when && t("earnings.until", { when }));
     case "sent": return together(t("earnings.sent", { amount }), when && t("earnings.until", { when }));
-    case "claimed": return "";
+    case "claimed": return t("earnings.claimed");
     case "refused": return t("earnings.refused", { amount });
     default: return t("earnings.tooLate", { amount });
   }

@@ -9,7 +9,7 @@ import { short } from "../about.js";
 import { differenceWords } from "../messages.js";
 import { isReached } from "../reach.js";
 import { hashOf } from "../router.js";
-import { nameOf, roundsOf, standingOf } from "../standing.js";
+import { nameOf, paidOf, roundsOf, standingOf, sumsOf } from "../standing.js";
 import { reminding } from "./reminding.js";
 
 /** @typedef {import("../types.js").Model} Model */
@@ -88,21 +88,20 @@ function buttons(task, { act, records }) {
 
 /** @param {Campaign} campaign */
 function figuresOf(campaign) {
-  const { rounds, next, enrolled, rewards, claim, definition, phase, noise } = campaign;
+  const { rounds, next, enrolled, rewards, definition, phase, noise } = campaign;
   const done = rounds.filter(({ state }) => state === "rewarded" || state === "aborted").length;
-  const claimed = phase !== "joined" && claim.state === "claimed"; // of a task under way more comes
   return { of: roundsOf(campaign), begun: rounds.length, done, mine: rounds.map(({ mine }) => mine === "arrived"), next: phase === "joined" ? next : null,
-    enrolled, earned: isPaid(definition) ? money(claimed ? claim.claimed : rewards, definition?.settings.currency) : null, claimed, noise };
+    enrolled, earned: isPaid(definition) ? money(rewards, definition?.settings.currency) : null, pay: sumsOf(paidOf(campaign), definition?.settings.currency), noise };
 }
 
 /** @param {string} task @param {Figures} figures */
-function tilesOf(task, { of, begun, done, mine, next, enrolled, earned, claimed, noise }) {
+function tilesOf(task, { of, begun, done, mine, next, enrolled, earned, pay, noise }) {
   return [
     tile(t("home.rounds"), h("span.figure", null, begun ? t("home.roundOf", { round: begun, of }) : t("home.roundsAhead", { count: of })),
       of <= MOST_STEPS && steps(of, done, mine)),
     next !== null && tile(t("home.next"), h("span.figure", null, formatTime(next))),
     enrolled !== null && tile(t("home.people"), h("span.figure", null, t("home.joined", { count: enrolled }))),
-    earned !== null && tile(t(claimed ? "home.claimed" : "home.earned"), h("span.figure", null, earned), h("a", { href: hashOf("earnings", task), id: "earned" }, t("home.earnings"))),
+    earned !== null && tile(t("home.earned"), h("span.figure", null, earned), h("span.soft", { id: "pay" }, together(...pay)), h("a", { href: hashOf("earnings", task), id: "earned" }, t("home.earnings"))),
     noise !== null && tile(t("home.epsilon"), h("span.figure", null, short(noise.charged ? noise.epsilon : 0)), h("span.soft", { id: "spent" }, chargedWords(noise))),
   ];
 }
