@@ -79,7 +79,7 @@ test("it polls less often while nothing happens, and at once when it is woken", 
   const running = agent.run();
   await until(() => waking);
   assert.deepEqual(phone.slept.map((one) => Math.round(one * 100) / 100), [1, 1.5, 2.25, 3, 3, 3]); // a window of 30 s
-  platform.rounds = [{ number: 1, state: "open", deadline: 1, uploads: 0 }];
+  platform.rounds = [{ number: 1, state: "open", last_call: 1, uploads: 0 }];
   agent.wake();
   await until(() => platform.held.has(1));
   await agent.stop();
@@ -110,7 +110,7 @@ test("a stopped run ends in the middle of a wait, and the next one goes on", asy
     signal?.throwIfAborted();
   } });
   assert.equal(await agent.run(stopper.signal), "stopped");
-  platform.rounds = [{ number: 1, state: "open", deadline: 1, uploads: 0 }];
+  platform.rounds = [{ number: 1, state: "open", last_call: 1, uploads: 0 }];
   assert.equal(await phone.open().run(), "ended");
 });
 
@@ -157,7 +157,7 @@ test("of two tabs one runs, and the other takes over when it is closed", async (
   await until(() => phone.events("elsewhere").length);
   await assert.rejects(phone.open(undefined, { locks }).claim(), Conflict);
   assert.deepEqual(phone.trainer.trained, []);
-  platform.rounds = [{ number: 1, state: "open", deadline: 1, uploads: 0 }];
+  platform.rounds = [{ number: 1, state: "open", last_call: 1, uploads: 0 }];
   await first.stop();
   assert.deepEqual([await running, await waiting], ["stopped", "ended"]);
   assert.deepEqual(phone.trainer.trained, [1, 2, 3]);

@@ -34,6 +34,21 @@ test("nobody joins without agreeing, and what was agreed to is kept with its rec
   assert.deepEqual(JSON.parse(copy.text), [phone.platform.consented, `receipt of ${phone.platform.consented}`]);
 });
 
+test("a clock that is wrong is told before joining, and the consent has the platform's time", async () => {
+  const phone = new FakePhone(new FakePlatform({ consent: "2" }));
+  const agent = await phone.invited();
+  await agent.look();
+  const now = agent.participant.context.now();
+  for (const [off, told] of [[0, 0], [200, 0], [90_000, -90_000], [-90_000, 90_000]]) {
+    phone.platform.now = now + off;
+    assert.ok(Math.abs((await agent.entry()).ahead - told) < 60, `${off}`);
+  }
+  phone.platform.now = 1_700_000_000;
+  await agent.agree();
+  await agent.join();
+  assert.equal((await view(phone.store, TASK))?.consent?.at, 1_700_000_000);
+});
+
 test("a receipt of another consent is not kept", async () => {
   const phone = new FakePhone(new FakePlatform({ consent: "2" }));
   phone.platform.instead.enrol = () => "receipt of another";
@@ -104,7 +119,7 @@ test("a phone that takes another's place joins a campaign that is full, and none
   phone.platform.enrolment = "full";
   const agent = await phone.invited();
   await agent.look();
-  assert.equal(await agent.participant.closed(true), null);
+  assert.equal((await agent.participant.entry(true)).closed, null);
   await agent.participant.join("come, it replaces one");
   assert.notEqual(phone.platform.certified, null);
   const late = new FakePhone(new FakePlatform());

@@ -133,7 +133,7 @@ class People:
         for round_ in store.rounds(task):
             upload = None if round_.asked else store.upload(task, round_.number, who)
             if upload is not None:
-                store.drop_uploads(task, round_.number, [upload])
+                store.drop_uploads(task, round_.number, [upload], damaged=False)
 
     def _erase(self, task: str, who: str) -> None:
         """The bytes, once the books say so; and those of rounds that are over, where no step will read them again."""

@@ -15,7 +15,7 @@ const api = new Api("api/", () => localStorage.getItem(HALF) ?? "-", () => t("pa
  * @property {number} parameters @property {number} budget @property {number} least @property {number} most
  * @property {string} [currency] @property {string} step @property {string} consent @property {string[]} labels @property {string} folder
  */
-/** @typedef {{ number: number, state: string, uploads: number, drawn: number | null, deadline: number, last_call: number }} Round */
+/** @typedef {{ number: number, state: string, uploads: number, drawn: number | null, last_call: number }} Round */
 /** @typedef {{ state: string, ended: import("../web/common/text.js").Ending | null, enrolled: number, dropped: number, claim_seconds_left: number | null, rounds: Round[] }} Status */
 /** @typedef {{ name: string, amount: number, state: string }} Deposit */
 /** @typedef {{ name: string, source: string, target: string, amount: number }} Movement */

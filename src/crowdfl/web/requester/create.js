@@ -313,7 +313,7 @@ export function timeline({ plan, settings, rounds_until: last, claims_until: unt
   const steps = [
     [t("time.join"), plan.enrol_until ? t("time.until", { when: at(plan.enrol_until), count: settings.max_participants }) : t("time.toTheLast", { count: settings.max_participants })],
     [t("time.first"), listOf(first)],
-    [t("time.rounds", { count: settings.rounds }), together(pace, draw, t("time.open", { time: duration(settings.window) }), closes)],
+    [t("time.rounds", { count: settings.rounds }), together(pace, draw, t("time.open", { time: duration(settings.window) }), settings.late > 0 && t("time.late", { time: duration(settings.late) }), closes)],
     [t("time.last"), t("time.lastText", { when: formatTime(last) })],
     settings.budget ? [t("time.claims"), t(claimsEarly(settings) ? "time.claimsEarly" : "time.claimsText", { when: formatTime(until) })] : null,
   ];

@@ -63,9 +63,9 @@ export class Agent {
     return this.participant.look();
   }
 
-  /** Why nobody can join now with such an invitation; null if somebody can. */
-  closed() {
-    return this.participant.closed(this._invitation.replaces);
+  /** Why nobody can join now with such an invitation, null if somebody can; and how far this device's clock is ahead. */
+  entry() {
+    return this.participant.entry(this._invitation.replaces);
   }
 
   /** The owner accepts averages of so few people. @param {number} least */

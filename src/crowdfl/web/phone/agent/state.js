@@ -6,7 +6,7 @@ import { keptBody } from "../protocol/documents.js";
 import { UNDER_WAY, total } from "./claiming.js";
 import { Holdings } from "./holdings.js";
 import { reasonFor } from "./pay.js";
-import { CHARGE } from "./uploads.js";
+import { CHARGE, CONTRIBUTION } from "./uploads.js";
 
 /** @typedef {"none" | "training" | "sending" | "arrived" | "late" | "unused" | "refused" | "nothing" | "undrawn"} Mine */
 
@@ -14,7 +14,7 @@ import { CHARGE } from "./uploads.js";
  * @typedef {object} RoundView
  * @property {number} number
  * @property {string} state What SP said last: open, ..., rewarded, aborted.
- * @property {number | null} deadline Seconds since 1970.
+ * @property {number | null} until When its last upload is taken; seconds since 1970.
  * @property {Mine} mine What became of this participant's update.
  * @property {number | null} accuracyBefore On the owner's held-out data.
  * @property {number | null} accuracyAfter
@@ -127,14 +127,16 @@ async function roundsOf(kept, status, paid) {
 }
 
 /**
- * @param {Holdings} kept @param {number} number @param {boolean} paid @param {{state: string, deadline: number}} [known]
+ * @param {Holdings} kept @param {number} number @param {boolean} paid @param {{state: string, until: number}} [known]
  * @returns {Promise<RoundView>}
  */
 async function roundOf(kept, number, paid, known) {
-  const [before, average, reward, trained, receipt, lost, refused, nothing, noReward, givenUp, started, undrawn, answer] = await Promise.all(
+  const [before, average, reward, trained, receipt, lost, refused, noted, noReward, givenUp, started, undrawn, answer] = await Promise.all(
     /** @type {const} */ (["before", "average", "reward", "trained", "receipt", "lost-receipt", "refused", "nothing", "no-reward",
       "given-up", "started", "not-drawn", "answer"]).map((key) => kept.of(number, key)));
+  const said = (await kept.get(CONTRIBUTION))?.at ?? null;
   const state = known?.state ?? "unknown";
+  const nothing = noted?.said === said || state !== "open" ? noted : undefined; // what was said since then is still to be tried
   const sending = (await kept.hasAny(number, "upload")) ? "sending" : "none";
   const training = started !== undefined && state === "open" ? "training" : "none";
   // What was noted before ("nothing", "undrawn") stays until a receipt is there: what happens now comes first.
@@ -143,7 +145,7 @@ async function roundOf(kept, number, paid, known) {
   return {
     number,
     state,
-    deadline: known?.deadline ?? null,
+    until: known?.until ?? null,
     mine: receipt === undefined ? without : keptBody(receipt).late ? "late" : "arrived",
     accuracyBefore: before?.accuracy ?? null,
     accuracyAfter: average?.accuracy ?? null,

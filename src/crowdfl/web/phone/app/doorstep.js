@@ -1,7 +1,7 @@
 // An invitation on the screen before the rest of the page is there.
 
 import { Platform } from "../agent/api.js";
-import { closedBy, requireStatus } from "../agent/status.js";
+import { clockAhead, closedBy, requireStatus } from "../agent/status.js";
 import { openDefinition } from "../protocol/documents.js";
 import { DocumentError } from "../protocol/errors.js";
 import { explain } from "./messages.js";
@@ -36,7 +36,7 @@ export class Doorstep {
     this.platform = new Platform(sp, kgc, undefined, { deadline: PATIENCE });
     /** @type {any} What an invitation shows of a campaign. */
     this.campaign = {
-      task, sp, kgc, expires, phase: "invited", definition: null, refusal: null, closed: null, problem: null,
+      task, sp, kgc, expires, phase: "invited", definition: null, refusal: null, closed: null, ahead: 0, problem: null,
       now: { kind: "idle", round: null, done: 0, of: 0, why: null },
     };
   }
@@ -55,7 +55,7 @@ export class Doorstep {
       const { task: named, body } = await openDefinition(papers.definition);
       if (named !== task) throw new DocumentError("the platform showed the papers of another task");
       const closed = closedBy(requireStatus(status, body.settings.rounds), this.takesPlace);
-      Object.assign(this.campaign, { definition: body, closed, problem: null });
+      Object.assign(this.campaign, { definition: body, closed, ahead: clockAhead(status, Date.now() / 1000), problem: null });
     } catch (wrong) {
       await this.page.speaking;
       this.campaign.problem = explain(wrong);

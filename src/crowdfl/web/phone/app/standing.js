@@ -54,7 +54,7 @@ function inRound(campaign, reached) {
   const last = campaign.rounds.at(-1);
   if (!last || FINISHED.includes(last.state)) return null;
   const values = { round: last.number, of: roundsOf(campaign) };
-  const until = last.state === "open" && last.deadline !== null ? t("standing.until", { when: formatTime(last.deadline) }) : "";
+  const until = last.state === "open" && last.until !== null ? t("standing.until", { when: formatTime(last.until) }) : "";
   if (last.mine === "arrived") return said(t("standing.arrived", values), last.state === "open" ? t("standing.nothingToDo") : t("standing.addedUp"));
   if (last.mine === "late") return said(t("standing.late", values), t("standing.nothingToDo"));
   if (last.mine === "unused") return said(t("standing.unused", values), t("standing.waitsForNext"));
@@ -63,6 +63,7 @@ function inRound(campaign, reached) {
   if (last.state !== "open") return said(t("standing.without", values), t("standing.waitsForNext"));
   if (last.mine === "sending") return said(t(reached ? "standing.sending" : "standing.kept", values), until);
   if (last.mine === "nothing" || !campaign.contributed) return said(t("standing.recordFirst", values), together(until, unsaid(campaign)), "record");
+  if (!reached) return said(t("standing.waitsForNetwork", values), until);
   return said(t("standing.open", values), together(until, t("standing.keepOpen")));
 }
 

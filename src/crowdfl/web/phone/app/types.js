@@ -5,7 +5,7 @@
  * @typedef {{
  *   number: number,
  *   state: string,
- *   deadline: number | null,
+ *   until: number | null,
  *   mine: "none" | "training" | "sending" | "arrived" | "late" | "unused" | "refused" | "nothing" | "undrawn",
  *   accuracyBefore: number | null,
  *   accuracyAfter: number | null,
@@ -46,6 +46,7 @@
  *   definition: DefinitionBody | null,
  *   refusal: string | null,
  *   closed: string | null,
+ *   ahead?: number,
  *   expires: number | null,
  *   sp: string,
  *   kgc: string,
@@ -72,7 +73,7 @@
  *   recorded: number,
  *   contributed: number | null,
  * }} Campaign `state` is the task's, when the phone last looked; `ended` says why it ended, `next` when the
- *   next round opens, `enrolled` how many take part, `closed` why nobody can join, `stopped` why this phone takes no
+ *   next round opens, `enrolled` how many take part, `closed` why nobody can join, `ahead` how many seconds the phone's clock is wrong, `stopped` why this phone takes no
  *   further part; `recordings` is their number, `recorded` changes with them; `contributed` is
  *   how many of them the owner has said to send, null before the first word.
  */

@@ -300,6 +300,7 @@ export default {
     every: "Von Beginn zu Beginn vergehen {time}.",
     atOnce: "Jede beginnt, sobald die letzte vorbei ist.",
     open: "Jede ist {time} offen.",
+    late: "Weitere {time} lang werden verspätete Beiträge angenommen.",
     goal: { one: "{count} Beitrag da ist", other: "{count} Beiträge da sind" },
     everyone: "alle gesendet haben",
     early: "Sie schließt früher, sobald {when}.",

@@ -300,6 +300,7 @@ export default {
     every: "They begin {time} apart.",
     atOnce: "Each begins as soon as the last one is over.",
     open: "Each is open for {time}.",
+    late: "For {time} more, late updates are taken.",
     goal: { one: "{count} update is in", other: "{count} updates are in" },
     everyone: "everyone has sent",
     early: "It closes early once {when}.",

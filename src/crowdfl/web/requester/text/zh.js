@@ -300,6 +300,7 @@ export default {
     every: "各轮开始间隔 {time}。",
     atOnce: "上一轮结束后立即开始下一轮。",
     open: "每轮开放 {time}。",
+    late: "此后 {time} 内仍接收迟到的更新。",
     goal: { other: "收到 {count} 份更新" },
     everyone: "所有人都已发送",
     early: "{when}时提前关闭。",

@@ -1,12 +1,13 @@
 // The invitation on one screen: who asks, for what, how long, for how much. Join, or learn more, or not.
 
 import { h } from "../../../web/common/dom.js";
-import { formatTime } from "../../../web/common/format.js";
+import { duration, formatTime } from "../../../web/common/format.js";
 import { between, language, learntRows, listOf, t, together } from "../../../web/common/text.js";
 import { missingSensors } from "../sensors.js";
 import * as about from "../about.js";
 import { actionButton, ask, button, facts, notice, part, title } from "../../../web/common/parts.js";
 import { textsIn } from "../../protocol/texts.js";
+import { FARTHEST } from "../../agent/transport.js";
 import { picture } from "../picture.js";
 import { go } from "../router.js";
 import { grouped, plainly, sentence } from "../messages.js";
@@ -41,8 +42,8 @@ export function aboutView(model, task) {
 /** @typedef {ReturnType<typeof pick>} Shown */
 
 /** What is shown of it: the rest may change without this page being made again. @param {Campaign} campaign */
-const pick = ({ task, phase, definition, refusal, closed, problem, expires, sp, noise }) =>
-  ({ task, phase, definition, refusal, closed, problem, expires, sp, others: noise?.others ?? 0 });
+const pick = ({ task, phase, definition, refusal, closed, ahead = 0, problem, expires, sp, noise }) =>
+  ({ task, phase, definition, refusal, closed, ahead, problem, expires, sp, others: noise?.others ?? 0 });
 
 /** The requester's words as this reader reads them. @param {DefinitionBody} definition */
 const textsOf = (definition) => textsIn(definition, [language(), ...navigator.languages]);
@@ -52,6 +53,7 @@ const textsOf = (definition) => textsIn(definition, [language(), ...navigator.la
 /** @param {Campaign | undefined} campaign @returns {Answer} */
 function canAnswer(campaign) {
   if (!campaign?.definition || campaign.refusal || campaign.stopped || (campaign.closed && campaign.phase === "invited")) return null;
+  if (Math.abs(campaign.ahead ?? 0) > FARTHEST) return null;
   if (!["invited", "left"].includes(campaign.phase)) return null;
   const fewest = campaign.definition.settings.min_participants;
   const back = campaign.phase === "left"; // who has agreed before
@@ -71,6 +73,7 @@ function papers(model, campaign) {
   return [
     closed && notice("warn", h("strong", null, t("invite.closed")), between(), together(t(`enrolment.${closed}`), t("invite.nothingSent"))),
     closed && deleting(model, task),
+    invited && campaign.ahead !== 0 && notice("warn", t(campaign.ahead > 0 ? "invite.clockAhead" : "invite.clockBehind", { by: duration(Math.abs(campaign.ahead)) })),
     invited && lacking.length > 0 && notice("warn", t("about.lacking", { sensors: listOf(lacking.map((name) => t(`sensor.${name}`))) })),
     brief(definition, campaign.others),
     invited ? h("details", { id: "more" }, h("summary", null, t("invite.more")), ...more(campaign, definition), !closed && deleting(model, task))
@@ -100,6 +103,7 @@ function brief(definition, others) {
       h("li", null, h("strong", null, about.effortWords(definition)), h("div.soft", null, names)),
       h("li", null, h("strong", null, about.payLine(definition))),
       h("li", null, about.roundsLine(definition)),
+      about.extraSensors(definition) && h("li", { id: "extra-sensors" }, about.extraSensors(definition)),
       h("li", null, together(t("invite.stays"), epsilon != null && t("invite.epsilon", { epsilon: about.short(epsilon), sum: about.short(epsilon + others) })))));
 }
 

@@ -54,8 +54,8 @@ function claiming(model, task, { claim, amount, claimed }) {
   const listed = (/** @type {number[]} */ rounds) => listOf(rounds.map(String));
   return [
     h("p", { role: "status" }, together(words(claim, amount), (claim.claimed > 0n || claim.state === "claimed") && t("earnings.claimed", { amount: claimed }))),
-    claim.disputed?.length && notice("warn", t("earnings.disputed", { rounds: listed(claim.disputed) })),
-    claim.short?.length && notice("bad", t("earnings.short", { rounds: listed(claim.short) })),
+    !!claim.disputed?.length && notice("warn", t("earnings.disputed", { rounds: listed(claim.disputed) })),
+    !!claim.short?.length && notice("bad", t("earnings.short", { rounds: listed(claim.short) })),
     claim.why && notice(claim.state === "refused" ? "bad" : "warn", t("errors.detail", { words: sentence(claim.why) })),
     ["due", "sent", "refused", "expired"].includes(claim.state) && h("div.buttons", null, send), // the last two by the platform's word, which may change
     trouble,
