@@ -277,11 +277,14 @@ class Maker {
 /** A language by its name, in the reader's. @param {string} tag */
 const nameOf = (tag) => new Intl.DisplayNames(language(), { type: "language" }).of(tag) ?? tag;
 
-/** The phone's own page with the invitation as people would see it, in any language that it speaks. */
+/** @param {string} code */
+const languageOption = (code) => h("option", { value: code, lang: code, selected: code === language() }, LANGUAGES[code] ?? new Intl.DisplayNames(code, { type: "language" }).of(code) ?? code);
+
+/** The phone's own page with the invitation as people would see it, in any language that it speaks or that the task is written in. */
 class Preview {
   #frame = /** @type {HTMLIFrameElement} */ (h("iframe.phone", { src: "preview.html", title: t("create.phone") }));
   #code = /** @type {HTMLSelectElement} */ (h("select", { id: "preview-language", onchange: () => this.show() },
-    ...Object.entries(LANGUAGES).map(([code, name]) => h("option", { value: code, lang: code, selected: code === language() }, name))));
+    ...Object.keys(LANGUAGES).map((code) => languageOption(code))));
   /** @type {any} */
   #definition = null;
   #ready = false;
@@ -295,9 +298,19 @@ class Preview {
     this.element = h("div.preview", null, h("label", { for: "preview-language" }, t("create.phone")), this.#code, this.#frame);
   }
 
+  /** Whoever reads a language that the page does not speak reads the task in it all the same. @param {readonly string[]} written */
+  #offer(written) {
+    const codes = [...new Set([...Object.keys(LANGUAGES), ...written])];
+    if (codes.join() === [...this.#code.options].map(({ value }) => value).join()) return;
+    const chosen = this.#code.value;
+    this.#code.replaceChildren(...codes.map(languageOption));
+    this.#code.value = codes.includes(chosen) ? chosen : language();
+  }
+
   /** What people would see; the last form that fitted stays. @param {any} [definition] */
   show(definition = this.#definition) {
     this.#definition = definition;
+    if (definition) this.#offer([definition.language, ...Object.keys(definition.texts)]);
     if (this.#ready && definition) this.#frame.contentWindow?.postMessage({ definition, code: this.#code.value }, location.origin);
   }
 }

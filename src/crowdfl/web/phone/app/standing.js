@@ -1,9 +1,9 @@
 // Where a campaign stands, in a sentence or two: what happens now, and what its participant can do. No network is asked.
 
 import { formatTime } from "../../web/common/format.js";
-import { language, t, together } from "../../web/common/text.js";
-import { textsIn } from "../protocol/texts.js";
+import { t, together } from "../../web/common/text.js";
 import { plainly } from "./messages.js";
+import { textsOf, written } from "./theirs.js";
 
 /** @typedef {import("./types.js").Campaign} Campaign */
 /** @typedef {import("./types.js").RoundView} RoundView */
@@ -92,6 +92,9 @@ function company({ enrolled, definition }) {
 
 /** What a campaign is called. @param {Campaign | undefined} campaign */
 export function nameOf(campaign) {
-  const purpose = campaign?.definition ? plainly(textsIn(campaign.definition, [language(), ...navigator.languages]).purpose).trim() : "";
+  const purpose = campaign?.definition ? plainly(textsOf(campaign.definition).purpose).trim() : "";
   return purpose || t("home.unnamed", { name: campaign?.task.slice(0, 8) ?? "" });
 }
+
+/** Of an element that holds the name. @param {Campaign | undefined} campaign */
+export const nameLanguage = (campaign) => (campaign?.definition ? written(textsOf(campaign.definition).languages.purpose) : {});

@@ -2,15 +2,15 @@
 
 import { h } from "../../../web/common/dom.js";
 import { duration, formatTime } from "../../../web/common/format.js";
-import { between, language, learntRows, listOf, t, together } from "../../../web/common/text.js";
+import { between, learntRows, listOf, t, together } from "../../../web/common/text.js";
 import { missingSensors } from "../sensors.js";
 import * as about from "../about.js";
 import { actionButton, ask, button, facts, notice, part, title } from "../../../web/common/parts.js";
-import { textsIn } from "../../protocol/texts.js";
 import { FARTHEST } from "../../agent/transport.js";
 import { picture } from "../picture.js";
 import { go } from "../router.js";
 import { grouped, plainly, sentence } from "../messages.js";
+import { textsOf, theirs, written } from "../theirs.js";
 
 /** @typedef {import("../types.js").Model} Model */
 /** @typedef {import("../types.js").Campaign} Campaign */
@@ -45,10 +45,7 @@ export function aboutView(model, task) {
 const pick = ({ task, phase, definition, refusal, closed, ahead = 0, problem, expires, sp, noise }) =>
   ({ task, phase, definition, refusal, closed, ahead, problem, expires, sp, others: noise?.others ?? 0 });
 
-/** The requester's words as this reader reads them. @param {DefinitionBody} definition */
-const textsOf = (definition) => textsIn(definition, [language(), ...navigator.languages]);
-
-/** @typedef {{ task: string, fewest: number, small: boolean, back: boolean, consent: import("../../protocol/texts.js").Texts["consent"] } | null} Answer */
+/** @typedef {{ task: string, fewest: number, small: boolean, back: boolean, consent: import("../../protocol/texts.js").Texts["consent"], language: string } | null} Answer */
 
 /** @param {Campaign | undefined} campaign @returns {Answer} */
 function canAnswer(campaign) {
@@ -57,8 +54,8 @@ function canAnswer(campaign) {
   if (!["invited", "left"].includes(campaign.phase)) return null;
   const fewest = campaign.definition.settings.min_participants;
   const back = campaign.phase === "left"; // who has agreed before
-  const consent = back ? null : textsOf(campaign.definition).consent;
-  return { task: campaign.task, fewest, small: about.isSmallCrowd(campaign.definition), back, consent };
+  const texts = textsOf(campaign.definition);
+  return { task: campaign.task, fewest, small: about.isSmallCrowd(campaign.definition), back, consent: back ? null : texts.consent, language: texts.languages.consent };
 }
 
 /** @param {Model} model @param {Shown | undefined} campaign */
@@ -97,10 +94,10 @@ function brief(definition, others) {
   const names = listOf((training.labels ?? []).map(texts.word).map(plainly));
   return h("section.brief", null,
     h("div.asker", null, logo(who), h("div", null,
-      h("strong", null, plainly(who.name) || t("invite.nobody")), h("div.soft", null, plainly(who.institution)))),
-    h("p.headline", null, plainly(texts.purpose)),
+      h("strong", { dir: "auto" }, plainly(who.name) || t("invite.nobody")), h("div.soft", { dir: "auto" }, plainly(who.institution)))),
+    theirs("p.headline", texts.languages.purpose, texts.purpose),
     h("ul.points", null,
-      h("li", null, h("strong", null, about.effortWords(definition)), h("div.soft", null, names)),
+      h("li", null, h("strong", null, about.effortWords(definition)), h("div.soft", written(texts.language), names)),
       h("li", null, h("strong", null, about.payLine(definition))),
       h("li", null, about.roundsLine(definition)),
       about.extraSensors(definition) && h("li", { id: "extra-sensors" }, about.extraSensors(definition)),
@@ -121,7 +118,7 @@ function more(campaign, definition) {
   return [
     h("div.card", null, facts([
       [t("about.who"), ...asker(definition)],
-      [t("about.readers"), sentence(texts.readers)],
+      [t("about.readers"), h("p", written(texts.languages.readers), sentence(texts.readers))],
       [t("about.doing"), t("about.doingWords", { labels, count: about.leastSeconds(definition) })],
       [t("about.sensors"), about.sensorsOf(definition)],
       [t("about.howLong"), ...lines(about.durationWords(definition))],
@@ -130,7 +127,7 @@ function more(campaign, definition) {
       compared.length > 0 && [t("about.reference"), ...lines(compared)],
       noise.length > 0 && [t("about.privacy"), ...lines(noise)],
       [t("about.pay"), ...lines(about.paymentWords(definition))],
-      [t("about.terms"), sentence(texts.terms)],
+      [t("about.terms"), h("p", written(texts.languages.terms), sentence(texts.terms))],
       campaign.expires !== null && campaign.phase === "invited" && [t("about.invitation"), invitationWords(campaign.expires)],
     ])),
     leaving(definition),
@@ -142,7 +139,7 @@ function more(campaign, definition) {
 function asker({ who, requester }) {
   const said = [who.name, who.institution, who.contact, who.approval].filter(Boolean);
   const key = grouped(requester.slice(0, 16));
-  return [...said.map((text) => h("p", null, plainly(text))), h("p.soft", null, t(said.length ? "about.soTheySay" : "about.keyOnly", { key }))];
+  return [...said.map((text) => h("p", { dir: "auto" }, plainly(text))), h("p.soft", null, t(said.length ? "about.soTheySay" : "about.keyOnly", { key }))];
 }
 
 /** @param {number} expires Seconds. */
@@ -159,7 +156,7 @@ function leaving(definition) {
 }
 
 /** @param {Model} model @param {NonNullable<Answer>} answer @param {HTMLElement} trouble */
-function answering(model, { task, fewest, small, back, consent }, trouble) {
+function answering(model, { task, fewest, small, back, consent, language }, trouble) {
   const few = small ? choice("accept-few", t("invite.few", { count: fewest })) : null;
   const agrees = consent ? choice("agree", t("invite.agree", { version: plainly(consent.version) })) : null;
   const choices = [few, agrees].filter((one) => one !== null);
@@ -170,8 +167,8 @@ function answering(model, { task, fewest, small, back, consent }, trouble) {
   const decide = () => (join.disabled = choices.some(({ input }) => !input.checked));
   choices.forEach(({ input }) => input.addEventListener("change", decide));
   decide();
-  const text = consent && h("details", { id: "consent" }, h("summary", null, t("invite.consent")), h("p.said", null, plainly(consent.text)));
-  return h("div.joining", null, trouble, few?.element, text, agrees?.element, h("div.buttons", null, button(t("common.notNow"), () => go("campaigns")), join));
+  const text = consent && h("details", { id: "consent" }, h("summary", null, t("invite.consent")), theirs("p.said", language, consent.text), agrees?.element ?? null);
+  return h("div", null, few?.element, text, h("div.joining", null, trouble, h("div.buttons", null, button(t("common.notNow"), () => go("campaigns")), join)));
 }
 
 /** Something to agree to. @param {string} id @param {string} words */
