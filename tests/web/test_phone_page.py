@@ -286,6 +286,16 @@ def test_a_task_is_read_in_the_reader_s_first_language_also_where_the_page_does_
     assert page.evaluate("asked") == [["join", TASK, 5, "fa"]]
 
 
+def test_an_invitation_in_another_phone_s_place_says_whose_and_asks(show):
+    """A newcomer who got it by mistake does not take somebody's place without a word."""
+    page = show([campaign(place="0123abcd", replaces=True)], f"#/about/{TASK}")
+    expect(page.get_by_text("somebody who takes part already, in place 0123 abcd")).to_be_visible()
+    join = page.get_by_role("button", name="Join")
+    expect(join).to_be_disabled()
+    page.get_by_label("I take part already. This phone takes the place of my other one.").check()
+    expect(join).to_be_enabled()
+
+
 def test_the_bar_below_an_invitation_covers_a_fifth_at_most_when_the_page_is_zoomed(show):
     """At 200% a window has half as many pixels each way."""
     asked = definition() | {"consent": {"version": "2", "text": "We measure.\n" * 40}}

@@ -402,7 +402,7 @@ export class FakePhone {
     return new Agent({
       store: new Store(tabOf(this.tables, fuse)),
       platform: this.platform.asked(fuse),
-      invitation: { task: TASK, invitation: "come", kgc: "", sp: "", kgcKey: new Uint8Array(), spKey: new Uint8Array(), expires: 0, replaces: false },
+      invitation: { task: TASK, invitation: "come", kgc: "", sp: "", kgcKey: new Uint8Array(), spKey: new Uint8Array(), expires: 0, place: "01234567", replaces: false },
       trainer: this.trainer,
       onEvent: (what, details) => this.told.push([what, details]),
       sleep: async (seconds, signal) => {

@@ -45,9 +45,10 @@ test("a link gives the invitation back to the letter", async () => {
   for (const given of links.good) {
     const url = new URL(given.link);
     for (const fragment of [url.hash, url.hash.slice(1)]) {
-      const { kgcKey, spKey, ...found } = parseLink(fragment, url.origin);
+      const { kgcKey, spKey, place, ...found } = parseLink(fragment, url.origin);
       const { task, invitation, kgc, sp, expires, device } = given;
       assert.deepEqual(found, { task, invitation, kgc, sp, expires, replaces: device > 1 });
+      assert.match(place, /^[0-9a-f]{8}$/);
       assert.deepEqual([hex(kgcKey), hex(spKey)], [given.kgc_key, given.sp_key]);
       const document = found.invitation.slice(found.invitation.indexOf(" ") + 1);
       assert.equal((await openDocument(document, "invitation", fromHex(links.requester))).task, task);

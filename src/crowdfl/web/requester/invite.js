@@ -9,7 +9,7 @@ import { isOver } from "./list.js";
 
 /** @typedef {import("./api.js").Task} Task */
 /** @typedef {import("./api.js").Standing} Standing */
-/** @typedef {{ number: number | null, file: string | null, link: string | null, who: string | null, state: string, sent: number[], drawn: number[] }} Person A person, or an invitation that nobody has used. */
+/** @typedef {{ number: number | null, file: string | null, link: string | null, replaces: string | null, who: string | null, state: string, sent: number[], drawn: number[] }} Person A person, or an invitation that nobody has used. */
 /** @typedef {{ invitations: Person[], rounds: { number: number, opened: number }[], folder: string, no_phones: string | null }} People */
 
 const SHOWN = 25;
@@ -118,7 +118,7 @@ class PeopleList {
 
   /** @param {Person} person @param {number} open */
   #row(person, open) {
-    const { number, link, file, who, state, sent } = person;
+    const { number, link, file, replaces, who, state, sent } = person;
     const last = sent.at(-1);
     const named = number ?? who ?? "";
     const [code, done] = [h("div"), h("span.good", { role: "status" })];
@@ -132,7 +132,7 @@ class PeopleList {
     }, { small: true, label: t("invite.codeShow", { number: named }) });
     const replace = who && HERE.includes(state) && button(t("replace.action"), () => this.#replace(person), { small: true, label: t("replace.of", { who }) });
     const actions = h("div.row", null, ...(who ? [replace] : [copy, show, !link && file && h("span.link", null, file)]).filter((one) => !!one), done, code);
-    return [number ?? "", h(`span.state${owes(person, open) ? ".warn" : ""}`, null, t(`person.${state}`)),
+    return [replaces === null ? number ?? "" : h("span", null, `${number} `, h("strong.warn", null, t("people.replaces", { replaces }))), h(`span.state${owes(person, open) ? ".warn" : ""}`, null, t(`person.${state}`)),
       last ? t("people.sentIn", { number: last }) : who ? t("people.neverSent") : "", who ? h("code", null, who) : "", actions];
   }
 
@@ -162,8 +162,8 @@ const quoted = (text) => (/[\u0022,\r\n]/.test(text) ? QUOTE + text.replaceAll(Q
 const csv = (rows) => rows.map((row) => `${row.map((cell) => quoted(String(cell ?? ""))).join(",")}\r\n`).join("");
 
 /** For a mail merge: columns keep their names in every language, as programs read them. @param {People} people */
-export const invitationsCsv = ({ invitations }) => csv([["invitation", "state", "participant", "sent", "link"],
-  ...invitations.map(({ number, state, who, sent, link }) => [number, state, who, sent.join(" "), link])]);
+export const invitationsCsv = ({ invitations }) => csv([["invitation", "replaces", "state", "participant", "sent", "link"],
+  ...invitations.map(({ number, replaces, state, who, sent, link }) => [number, replaces, state, who, sent.join(" "), link])]);
 
 /** A row for each person and round, with the day on which the round opened. @param {People} people */
 export function complianceCsv({ invitations, rounds }) {
@@ -184,10 +184,10 @@ function save(name, text) {
   setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }
 
-/** To print and to cut apart: those that nobody has used. @param {AbortSignal} signal @param {string} id */
+/** To print and to cut apart: those that nobody has used, and that take nobody's place: such a one is for one person, by hand. @param {AbortSignal} signal @param {string} id */
 export async function sheetView(signal, id) {
   const [task, people] = await Promise.all([get(`tasks/${id}`, signal), get(`tasks/${id}/invitations`, signal)]);
-  const usable = /** @type {People} */ (people).invitations.filter(({ link, state }) => link && state === "unused");
+  const usable = /** @type {People} */ (people).invitations.filter(({ link, state, replaces }) => link && state === "unused" && replaces === null);
   const [list, progress] = [h("ul.sheet"), h("p.screen", { role: "status" })];
   const one = (/** @type {Person} */ { number }, /** @type {string} */ picture) => h("li", null, h("h2", null, task.purpose),
     h("img", { src: picture, alt: t("invite.codeOf", { number: number ?? 0 }) }), h("p", null, t("sheet.how")), h("p", null, t("sheet.number", { number: number ?? 0 })));

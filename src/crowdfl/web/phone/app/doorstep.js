@@ -21,7 +21,7 @@ export class Doorstep {
    * @param {Invitation} invitation
    * @param {{ speaking: Promise<unknown>, openPage: () => Promise<void> }} page Its sentences, and what fetches the rest of it, the model too.
    */
-  constructor({ task, sp, kgc, expires, replaces }, page) {
+  constructor({ task, sp, kgc, expires, place, replaces }, page) {
     this.page = page;
     this.takesPlace = replaces;
     /** @type {Model | null} */
@@ -36,7 +36,7 @@ export class Doorstep {
     this.platform = new Platform(sp, kgc, undefined, { deadline: PATIENCE });
     /** @type {any} What an invitation shows of a campaign. */
     this.campaign = {
-      task, sp, kgc, expires, phase: "invited", definition: null, refusal: null, closed: null, ahead: 0, problem: null,
+      task, sp, kgc, expires, place, replaces, phase: "invited", definition: null, refusal: null, closed: null, ahead: 0, problem: null,
       now: { kind: "idle", round: null, done: 0, of: 0, why: null },
     };
   }

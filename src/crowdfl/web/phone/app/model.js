@@ -387,6 +387,8 @@ class PhoneModel {
       sp: invitation.sp,
       kgc: invitation.kgc,
       expires: invitation.expires,
+      place: invitation.place,
+      replaces: invitation.replaces,
     };
   }
 

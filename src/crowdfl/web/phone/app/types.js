@@ -48,6 +48,8 @@
  *   closed: string | null,
  *   ahead?: number,
  *   expires: number | null,
+ *   place?: string,
+ *   replaces?: boolean,
  *   sp: string,
  *   kgc: string,
  *   who: string | null,

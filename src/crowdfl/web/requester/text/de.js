@@ -477,6 +477,7 @@ export default {
     codeOf: "QR-Code der Einladung {number}",
   },
   people: {
+    replaces: "ersetzt {replaces}",
     title: { one: "{count} Einladung oder Person", other: "{count} Einladungen und Menschen" },
     nobody: "Noch ist niemand eingeladen.",
     none: "niemand",

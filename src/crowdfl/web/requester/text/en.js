@@ -477,6 +477,7 @@ export default {
     codeOf: "QR code of invitation {number}",
   },
   people: {
+    replaces: "replaces {replaces}",
     title: { one: "{count} invitation or person", other: "{count} invitations and people" },
     nobody: "Nobody is invited yet.",
     none: "nobody",

@@ -477,6 +477,7 @@ export default {
     codeOf: "邀请 {number} 的二维码",
   },
   people: {
+    replaces: "取代 {replaces}",
     title: { other: "{count} 份邀请与人员" },
     nobody: "还没有邀请任何人。",
     none: "没有",

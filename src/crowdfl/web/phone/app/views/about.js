@@ -42,10 +42,10 @@ export function aboutView(model, task) {
 /** @typedef {ReturnType<typeof pick>} Shown */
 
 /** What is shown of it: the rest may change without this page being made again. @param {Campaign} campaign */
-const pick = ({ task, phase, definition, refusal, closed, ahead = 0, problem, expires, sp, noise }) =>
-  ({ task, phase, definition, refusal, closed, ahead, problem, expires, sp, others: noise?.others ?? 0 });
+const pick = ({ task, phase, definition, refusal, closed, ahead = 0, problem, expires, place = "", replaces = false, sp, noise }) =>
+  ({ task, phase, definition, refusal, closed, ahead, problem, expires, place, replaces, sp, others: noise?.others ?? 0 });
 
-/** @typedef {{ task: string, fewest: number, small: boolean, back: boolean, consent: import("../../protocol/texts.js").Texts["consent"], language: string } | null} Answer */
+/** @typedef {{ task: string, fewest: number, small: boolean, back: boolean, replaces: string | null, consent: import("../../protocol/texts.js").Texts["consent"], language: string } | null} Answer */
 
 /** @param {Campaign | undefined} campaign @returns {Answer} */
 function canAnswer(campaign) {
@@ -55,7 +55,7 @@ function canAnswer(campaign) {
   const fewest = campaign.definition.settings.min_participants;
   const back = campaign.phase === "left"; // who has agreed before
   const texts = textsOf(campaign.definition);
-  return { task: campaign.task, fewest, small: about.isSmallCrowd(campaign.definition), back, consent: back ? null : texts.consent, language: texts.languages.consent };
+  return { task: campaign.task, fewest, small: about.isSmallCrowd(campaign.definition), back, replaces: campaign.replaces && !back ? campaign.place ?? "" : null, consent: back ? null : texts.consent, language: texts.languages.consent };
 }
 
 /** @param {Model} model @param {Shown | undefined} campaign */
@@ -72,6 +72,7 @@ function papers(model, campaign) {
     closed && deleting(model, task),
     invited && campaign.ahead !== 0 && notice("warn", t(campaign.ahead > 0 ? "invite.clockAhead" : "invite.clockBehind", { by: duration(Math.abs(campaign.ahead)) })),
     invited && lacking.length > 0 && notice("warn", t("about.lacking", { sensors: listOf(lacking.map((name) => t(`sensor.${name}`))) })),
+    invited && campaign.replaces && notice("warn", t("invite.replaces", { place: grouped(campaign.place) })),
     brief(definition, campaign.others),
     invited ? h("details", { id: "more" }, h("summary", null, t("invite.more")), ...more(campaign, definition), !closed && deleting(model, task))
       : h("div", null, ...more(campaign, definition)),
@@ -156,10 +157,11 @@ function leaving(definition) {
 }
 
 /** @param {Model} model @param {NonNullable<Answer>} answer @param {HTMLElement} trouble */
-function answering(model, { task, fewest, small, back, consent, language }, trouble) {
+function answering(model, { task, fewest, small, back, replaces, consent, language }, trouble) {
   const few = small ? choice("accept-few", t("invite.few", { count: fewest })) : null;
   const agrees = consent ? choice("agree", t("invite.agree", { version: plainly(consent.version) })) : null;
-  const choices = [few, agrees].filter((one) => one !== null);
+  const takes = replaces === null ? null : choice("replaces", t("invite.takesPlace"));
+  const choices = [takes, few, agrees].filter((one) => one !== null);
   const join = actionButton(t(back ? "invite.joinAgain" : "invite.join"), trouble, async () => {
     await model.join(task, small ? fewest : about.LEAST_PARTICIPANTS, consent?.language);
     go("record", task);
@@ -168,7 +170,7 @@ function answering(model, { task, fewest, small, back, consent, language }, trou
   choices.forEach(({ input }) => input.addEventListener("change", decide));
   decide();
   const text = consent && h("details", { id: "consent" }, h("summary", null, t("invite.consent")), theirs("p.said", language, consent.text), agrees?.element ?? null);
-  return h("div", null, few?.element, text, h("div.joining", null, trouble, h("div.buttons", null, button(t("common.notNow"), () => go("campaigns")), join)));
+  return h("div", null, takes?.element, few?.element, text, h("div.joining", null, trouble, h("div.buttons", null, button(t("common.notNow"), () => go("campaigns")), join)));
 }
 
 /** Something to agree to. @param {string} id @param {string} words */
