@@ -314,7 +314,9 @@ _Sensors = Annotated[
     _fitting(lambda names: len(set(names)) == len(names)),
     Expected('a list of "speed" and "loudness", each at most once'),
 ]
-_Logo = Annotated[str, _fitting(_is_logo), Expected(f"a PNG picture of at most 32 kB and {_WIDEST_LOGO} x {_WIDEST_LOGO} pixels")]
+_Logo = Annotated[
+    str, _fitting(_is_logo), Expected(f"a PNG picture of at most 32 kB and {_WIDEST_LOGO} x {_WIDEST_LOGO} pixels")
+]
 _Prose = Annotated[str, Field(max_length=2000), _fitting(_is_prose), Expected("plain text, at most 2,000 characters")]
 _LongProse = Annotated[
     str, Field(max_length=20_000), _fitting(_is_prose), Expected("plain text, at most 20,000 characters")
@@ -900,7 +902,9 @@ class AskerSettings(Settings):
     institution: _Line = Field(default="", description="For which institution.")
     contact: _Line = Field(default="", description="Whom people can ask: an e-mail address, a telephone number.")
     approval: _Line = Field(default="", description="The ethics committee's approval, and its number.")
-    logo: _Logo = Field(default="", description="A picture: a PNG file of at most 32 kB and 512 x 512 pixels, beside the task file.")
+    logo: _Logo = Field(
+        default="", description="A picture: a PNG file of at most 32 kB and 512 x 512 pixels, beside the task file."
+    )
 
 
 class ConsentSettings(Settings):

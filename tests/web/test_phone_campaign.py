@@ -356,16 +356,19 @@ def test_a_phone_leaves_and_forgets_everything(platform, requester, task, phone_
       return found; }"""
     assert page.evaluate(left) == []
     assert page.evaluate("localStorage.length") == 0
+    page.evaluate("localStorage.setItem('crowdfl language', 'en')")
     page.evaluate("async () => { await navigator.serviceWorker.ready; }")
     from_menu(page, "This phone")
-    page.get_by_role("button", name="Forget everything").click()
-    page.get_by_role("dialog").get_by_role("button", name="Forget everything").click()
+    page.get_by_role("button", name="Delete everything").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete everything").click()
     expect(page.get_by_text("No invitation yet")).to_be_visible()
     workers = "async () => (await navigator.serviceWorker.getRegistrations()).length"
     files = """async () => { const found = []; for (const name of await caches.keys()) {
       found.push(name, ...(await (await caches.open(name)).keys()).map(({ url }) => url)); } return found; }"""
     assert page.evaluate(files) == []
     assert page.evaluate(workers) == 0
+    assert page.evaluate(left) == []
+    assert page.evaluate("localStorage.length") == 0
 
 
 MOST_BYTES, MOST_REQUESTS = 200_000, 12

@@ -478,8 +478,8 @@ def test_leaving_and_forgetting_are_asked_twice(show):
     page.get_by_role("dialog").get_by_role("button", name="Forget it").click()
     expect(page.get_by_role("heading", name="Your campaigns")).to_be_focused()
     open_menu(page, "This phone")
-    page.get_by_role("button", name="Forget everything").click()
-    page.get_by_role("dialog").get_by_role("button", name="Forget everything").click()
+    page.get_by_role("button", name="Delete everything").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete everything").click()
     expect(page.get_by_text("No invitation yet")).to_be_visible()
     assert page.evaluate("asked") == [["leave", TASK], ["forget", TASK], ["forgetAll"]]
 

@@ -15,9 +15,11 @@ from crowdfl.documents.signed import Definition
 from crowdfl.errors import SettingsError
 from crowdfl.learning.training import LocalTrainer
 from crowdfl.roles.participant.agent import Agent, event_words
+from crowdfl.roles.participant.export import held
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS, Participant
 from crowdfl.services.client.opening import home_of, invited, read_invitation
 from crowdfl.settings import from_millionths, money_words
+from crowdfl.storage.atomic import write_private
 
 app = typer.Typer(help="Participant: look, join, take part, be paid, leave.", no_args_is_help=True)
 _Invitation = Annotated[Path, typer.Argument(help="The invitation file you were given.")]
@@ -190,6 +192,23 @@ def evidence(
     paying = [f"and to whoever pays, whose key is {to['payer']}"] if to["payer"] else []
     words = [*lines, *asked, *paying] if lines else ["the platform's word and the signed records agree"]
     show(found, "\n".join(words), as_json=as_json)
+
+
+@app.command("export")
+def export_held(
+    invitation: _Invitation,
+    out: Annotated[
+        Path, typer.Argument(help="A new file, as JSON; your recordings are not in it, and stay where they are.")
+    ],
+    home: _Home = None,
+    as_json: JsonLines = False,
+) -> None:
+    """Write all that this device holds of the task: receipts, signed records, consent, rewards, claims; not its secret keys."""
+    with open_participant(invitation, home, as_json=as_json, joined=True, reads=True) as person:
+        found = held(person.blobs, person.task)
+    write_private(out, json.dumps(found, indent=2).encode())
+    told = {"file": str(out), "held": len(found["held"])}
+    show(told, f"{out}: {told['held']} entries", as_json=as_json)
 
 
 @app.command("claim")

@@ -237,7 +237,9 @@ class Overview:
         counts, dropped = self._store.upload_counts(task), self._store.dropped_uploads(task)
         gone = {(number, who) for number, who, _ in self._store.gone_uploads(task)}
         return [
-            self.round(task, one, counts.get(one.number, 0), _why_dropped(one.number, dropped.get(one.number, []), gone))
+            self.round(
+                task, one, counts.get(one.number, 0), _why_dropped(one.number, dropped.get(one.number, []), gone)
+            )
             for one in reversed(self._store.rounds(task)[-most:])
         ]
 

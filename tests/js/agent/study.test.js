@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { SECRET } from "#web/phone/agent/export.js";
 import { view } from "#web/phone/agent/state.js";
 import { ConsentMissing, Replaced, ServiceUnavailable, TaskNotRunning, UploadRejected, Withdrawn } from "#web/phone/protocol/errors.js";
 import { FakePhone, FakePlatform, TASK } from "./fakes.js";
@@ -47,6 +48,25 @@ test("a clock that is wrong is told before joining, and the consent has the plat
   await agent.agree();
   await agent.join();
   assert.equal((await view(phone.store, TASK))?.consent?.at, 1_700_000_000);
+});
+
+test("what a phone holds is written out whole, but for what is secret; and nothing stays once all is deleted", async () => {
+  const { phone, agent } = await joined({ consent: "2" });
+  await phone.store.addRecording(TASK, { id: "a", label: "w", times: new Float64Array([0, 0.5]), signal: new Float64Array([1, 2]), channels: 1 });
+  await agent.participant.step(phone.trainer);
+  await phone.store.charge("by a name", 2);
+  const { name, text } = await agent.exported();
+  assert.equal(name, "my-data-01234567.json");
+  const found = JSON.parse(text);
+  assert.deepEqual(found["left out, as it is secret"], ["bundle", "invitation", "keys"]);
+  const names = (await phone.store.keys(TASK)).filter((one) => !SECRET.includes(one)).sort();
+  assert.deepEqual(Object.keys(found.held), names);
+  for (const wanted of ["certificate", "consent", "consent-receipt", "definition", "rounds/1/receipt"]) assert.ok(names.includes(wanted), wanted);
+  assert.deepEqual(found.recordings[0].signal, [1, 2]);
+  assert.ok(!text.includes("come"), "the invitation is a secret");
+  await phone.store.forget(TASK);
+  await phone.store.forgetDevice();
+  assert.deepEqual([await phone.store.tasks(), [...(await phone.store.charges())]], [[], []]);
 });
 
 test("a receipt of another consent is not kept", async () => {

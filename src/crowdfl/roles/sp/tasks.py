@@ -210,7 +210,9 @@ class Tasks:
                 {
                     "number": r.number,
                     "state": str(r.state),
-                    "last_call": r.last_call(settings),  # its end, for everyone; as if it were resumed when it was paused
+                    "last_call": r.last_call(
+                        settings
+                    ),  # its end, for everyone; as if it were resumed when it was paused
                     "uploads": uploads,
                     "drawn": drawn or None,  # how many; None: everyone is in it
                     # CSP never heard of it: nobody has learnt anything from its uploads.

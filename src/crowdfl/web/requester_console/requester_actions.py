@@ -194,7 +194,11 @@ class RequesterActions:
         named_files = _places(files)
         own = [_invitation(path, page, used, rows, now, named_files) for path in files]
         named = {one["who"] for one in own}
-        others = [{"number": None, "link": None, "file": None, "replaces": None, **rows[who]} for who in rows if who not in named]
+        others = [
+            {"number": None, "link": None, "file": None, "replaces": None, **rows[who]}
+            for who in rows
+            if who not in named
+        ]
         return {
             "invitations": [*own, *others],
             "rounds": found["rounds"],
@@ -276,7 +280,10 @@ def _invitation(
     who = used.get((invitation.number, invitation.device))
     fresh = "unused" if who is None and invitation.expires > now else "expired" if who is None else "joining"
     row = rows.get(who or "", {"who": who, "state": fresh, "sent": [], "drawn": []})
-    before = (invitation.number, invitation.device - 1)  # whose place it takes: by the file, else by the name in the task
+    before = (
+        invitation.number,
+        invitation.device - 1,
+    )  # whose place it takes: by the file, else by the name in the task
     replaces = None if invitation.device == 1 else str(files.get(before, used.get(before, "?")))
     return {**about, "replaces": replaces, "link": None if page is None else link_of(path, page), **row}
 

@@ -167,6 +167,11 @@ class PhoneModel {
   }
 
   /** @param {string} task */
+  async ownData(task) {
+    return (await this.part(task)).agent.exported();
+  }
+
+  /** @param {string} task */
   async evidence(task) {
     return (await this.part(task)).agent.evidence();
   }
@@ -218,8 +223,10 @@ class PhoneModel {
   async forgetAll() {
     const tasks = await this.store.tasks();
     await Promise.all(tasks.map(({ task }) => this.forget(task)));
-    this.forgetLost();
+    this.gone = [];
+    await this.store.forgetDevice();
     await unsubscribe();
+    await this.refresh();
     await forgetOffline();
   }
 

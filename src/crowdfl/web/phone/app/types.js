@@ -109,6 +109,7 @@
  *   withdraw(task: string): Promise<{ told: boolean }>,
  *   consentCopy(task: string): Promise<{ name: string, text: string } | null>,
  *   evidence(task: string): Promise<{ name: string, text: string } | null>,
+ *   ownData(task: string): Promise<{ name: string, text: string }>,
  *   payKinds(task: string): Promise<unknown>,
  *   payTo(task: string, kind: string, to: string): Promise<void>,
  *   reminderState(): Promise<ReminderState>,
