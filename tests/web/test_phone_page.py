@@ -262,11 +262,20 @@ def test_a_consent_is_read_in_the_readers_language_and_agreed_to_before_one_join
 
 def test_a_task_is_read_in_the_reader_s_first_language_also_where_the_page_does_not_speak_it(show):
     """Each text with its own `lang` and `dir`; one agrees below the end of the text, in the language that was read."""
-    persian = {"purpose": "تشخیص راه رفتن", "terms": "", "readers": "", "consent": "ما اندازه می‌گیریم.\n" * 40, "words": {}}
+    persian = {
+        "purpose": "تشخیص راه رفتن",
+        "terms": "",
+        "readers": "",
+        "consent": "ما اندازه می‌گیریم.\n" * 40,
+        "words": {},
+    }
     question = {"id": "pain", "text": "Does it hurt?", "choices": ["no", "yes"], "use": "feature"}
     persian["words"] = {"walking": "راه رفتن", "Does it hurt?": "درد دارد؟"}
     training = phone_states.DEFINITION["training"] | {"questions": [question], "sensors": ["loudness"]}
-    asked = definition(training=training) | {"consent": {"version": "2", "text": "We measure."}, "texts": {"fa": persian}}
+    asked = definition(training=training) | {
+        "consent": {"version": "2", "text": "We measure."},
+        "texts": {"fa": persian},
+    }
     page = show([campaign(definition=asked)], f"#/about/{TASK}", locale="fa-IR")
     expect(page.locator(".headline")).to_have_text("تشخیص راه رفتن")
     assert page.locator(".headline").evaluate("one => [one.lang, one.dir]") == ["fa", "rtl"]
@@ -301,7 +310,9 @@ def test_the_bar_below_an_invitation_covers_a_fifth_at_most_when_the_page_is_zoo
     asked = definition() | {"consent": {"version": "2", "text": "We measure.\n" * 40}}
     wide, high = browsers.PHONE["viewport"].values()
     for zoom in (1, 2):
-        page = show([campaign(definition=asked)], f"#/about/{TASK}", viewport={"width": wide // zoom, "height": high // zoom})
+        page = show(
+            [campaign(definition=asked)], f"#/about/{TASK}", viewport={"width": wide // zoom, "height": high // zoom}
+        )
         bar = page.locator(".joining").evaluate("one => [one.offsetHeight, getComputedStyle(one).position]")
         assert bar[1] == "static" or bar[0] <= high / zoom / 5, (zoom, bar)
         assert browsers.sideways(page) == 0

@@ -55,7 +55,7 @@ test("what a phone holds is written out whole, but for what is secret; and nothi
   await phone.store.addRecording(TASK, { id: "a", label: "w", times: new Float64Array([0, 0.5]), signal: new Float64Array([1, 2]), channels: 1 });
   await agent.participant.step(phone.trainer);
   await phone.store.charge("by a name", 2);
-  const { name, text } = await agent.exported();
+  const { name, text } = await agent.heldFile();
   assert.equal(name, "my-data-01234567.json");
   const found = JSON.parse(text);
   assert.deepEqual(found["left out, as it is secret"], ["bundle", "invitation", "keys"]);

@@ -1,6 +1,6 @@
 // A new task, step by step: every setting, the phone's page beside it, and what it leads to before anything is sent.
 import { h } from "../web/common/dom.js";
-import { duration, formatTime, money } from "../web/common/format.js";
+import { bytes, duration, formatTime, money } from "../web/common/format.js";
 import { button, facts, form, messageOf, notice } from "../web/common/parts.js";
 import { said, translated } from "../web/common/said.js";
 import { language, LANGUAGES, listOf, t, together } from "../web/common/text.js";
@@ -14,7 +14,7 @@ import { control, hintOf, inForm, keyOf, spoken } from "./fields.js";
 /** @typedef {Record<string, Record<string, string | boolean>>} Values */
 /** @typedef {{ name: string, values: Values }} Start */
 /** @typedef {{ profile: string, parameters: number, widths: string, dealt: string, warnings: string[] }} Explanation */
-/** @typedef {{ errors: Record<string, string>, problem: string | null, named: string[], idle: string[] | null, explanation: Explanation | null, cost: number, body: any }} Answer */
+/** @typedef {{ errors: Record<string, string>, problem: string | null, named: string[], idle: string[] | null, explanation: Explanation | null, cost: number, upload: number, body: any }} Answer */
 
 const DRAFT = "crowdfl-draft";
 const PAUSE_MS = 350;
@@ -210,13 +210,13 @@ class Maker {
   }
 
   /** @param {Answer} answer */
-  #show({ errors, problem, named, idle, explanation, cost, body }) {
+  #show({ errors, problem, named, idle, explanation, cost, upload, body }) {
     this.#mark(errors, named);
     if (idle) for (const [key, { element }] of this.#inputs) element.hidden = idle.includes(key);
     const count = Object.keys(errors).length;
     this.#verdict.className = `headline ${explanation ? "good" : "bad"}`;
     if (explanation) {
-      this.#verdict.textContent = t("create.fits", { count: explanation.parameters });
+      this.#verdict.textContent = upload ? t("create.fits", { size: bytes(upload) }) : t("create.fitsPlain");
       this.#answer.replaceChildren(timeline(body), ...explained(explanation, cost && money(cost, body.settings.currency)));
       this.#timeline.replaceChildren(h("h3", null, t("time.title")), timeline(body));
       this.#preview.show(body);

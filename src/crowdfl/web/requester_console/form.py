@@ -17,6 +17,8 @@ from crowdfl.durations import duration
 from crowdfl.effects import idle_settings, idle_training
 from crowdfl.errors import CrowdFLError, SettingsError
 from crowdfl.protocols.registry import PROFILES
+from crowdfl.protocols.shares.round.upload import upload_bytes
+from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.roles.defining import DECIDED, WATCH_TASK, Explanation, defined, explained
 from crowdfl.roles.recipe_check import phone_obstacle
 from crowdfl.schema import Settings, duration_of, is_section, settable, types_of
@@ -105,6 +107,7 @@ class Answer:
     idle: list[str] | None = None  # the fields that would do nothing, which the page hides; None: not known
     explanation: Any = None
     cost: int = 0  # of all rounds, in millionths
+    upload: int = 0  # bytes that a phone sends in a round; 0: of a profile that phones have no part in
     body: Any = None  # of the definition, as a phone shows it
 
 
@@ -119,7 +122,8 @@ def answer(values: Values, now: float) -> Answer:
         settings = definition.settings
         cost = settings.rounds * definition.plan.round_cost(settings)
         told = _with_phones(explained(definition), definition)
-        return Answer(idle=idle, explanation=told, cost=cost, body=definition.body())
+        sent = upload_bytes(SharesShape(definition.spec)) if settings.profile == "shares" else 0
+        return Answer(idle=idle, explanation=told, cost=cost, upload=sent, body=definition.body())
     except CrowdFLError as wrong:
         words = str(wrong)
         return Answer(problem=words, named=_named(words), idle=idle)

@@ -5,7 +5,7 @@
 
 import { ClaimRefused, Forgotten, NotAuthenticated, NotReady, TaskNotRunning, TooLate, passes, wordsOf } from "../protocol/errors.js";
 import { UNDER_WAY, total } from "./claiming.js";
-import { exported } from "./export.js";
+import { heldFile } from "./export.js";
 import { Participant } from "./participant.js";
 import { keepWords, reminderState, subscribe } from "./reminders.js";
 import { Backoff, retry, sleep as sleepFor, uniform } from "./retry.js";
@@ -89,8 +89,8 @@ export class Agent {
   }
 
   /** All that this device holds of the task, as a file. */
-  exported() {
-    return exported(this._store, this.task);
+  heldFile() {
+    return heldFile(this._store, this.task);
   }
 
   /** Where SP's word and CSP's signed record differ, as a file with both, and whom to send it to; null if they do not. */

@@ -8,7 +8,7 @@ import { base64 } from "../protocol/bytes.js";
 export const SECRET = ["invitation", "keys", "bundle"];
 
 /** @param {Store} store @param {string} task @returns {Promise<{name: string, text: string}>} */
-export async function exported(store, task) {
+export async function heldFile(store, task) {
   const names = (await store.keys(task)).sort();
   const held = names.filter((name) => !SECRET.includes(name));
   const values = await Promise.all(held.map((name) => store.get(task, name)));

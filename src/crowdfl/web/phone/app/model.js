@@ -168,7 +168,7 @@ class PhoneModel {
 
   /** @param {string} task */
   async ownData(task) {
-    return (await this.part(task)).agent.exported();
+    return (await this.part(task)).agent.heldFile();
   }
 
   /** @param {string} task */
