@@ -36,10 +36,11 @@ from crowdfl.learning.models.shape import Weights
 from crowdfl.notebook import in_notebook
 from crowdfl.privacy import AverageNoise, PrivacyLedger, RoundPrivacy
 from crowdfl.results import RunResult
-from crowdfl.roles.participant.agent import Agent, event_words
+from crowdfl.roles.participant.agent import Agent
+from crowdfl.roles.participant.event_words import event_words
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import Blobs
-from crowdfl.settings import ParticipantSettings, TaskSettings, from_millionths
+from crowdfl.settings import TORCH_FUNCTIONS, ParticipantSettings, TaskSettings, from_millionths
 from crowdfl.storage.model_files import initial_model
 from crowdfl.tables import html_table, text_table
 from crowdfl.text import printable_lines
@@ -429,7 +430,7 @@ class _Taking:
         who = self.person.keys.who
         booked = self.person.claimed.booked
         paid = None if booked is None else from_millionths(booked)
-        ledger = self._ledger(definition.settings, rounds)
+        ledger = PrivacyLedger.of(definition.settings, (one.privacy for one in rounds), self.person.charged_elsewhere)
         return JoinResult(definition.task, who, self.person.state, tuple(rounds), model, paid, ledger)
 
     def _rounds(self, definition: Definition) -> list[JoinedRound]:
@@ -439,13 +440,12 @@ class _Taking:
         rounds = [self._round(seen, number, earned.get(number)) for number in numbers]
         return rounds if definition.settings.epsilon is None else self._with_costs(rounds, seen, definition.settings)
 
-    def _ledger(self, settings: TaskSettings, rounds: Sequence[JoinedRound]) -> PrivacyLedger | None:
-        return PrivacyLedger.of(settings, (one.privacy for one in rounds), self.person.charged_elsewhere)
-
     def _with_costs(
         self, rounds: Sequence[JoinedRound], seen: Mapping[tuple[str, int], Mapping[str, Any]], settings: TaskSettings
     ) -> list[JoinedRound]:
-        who, opened, costs = self.person.keys.who, self.person.opened(), list[RoundPrivacy]()
+        who = self.person.keys.who
+        opened = self.person.opened()
+        costs = list[RoundPrivacy]()
         for number in (one.number for one in rounds):
             trained, noise = seen.get(("trained", number)), dict(seen.get(("noise", number), {}))
             noise.pop("round", None)
@@ -539,7 +539,7 @@ def _form(definition: Definition, initial: Any, personalize: Sequence[str]) -> M
         return ModelForm.of(initial, personalize).ordered_as(definition.shape)
     if personalize:
         raise SettingsError("`personalize` needs `initial`: an example that has the layers which stay here")
-    return dictionary_form(definition.shape, torch=definition.training.get("form") == "torch")
+    return dictionary_form(definition.shape, torch=definition.training.get("learner") == TORCH_FUNCTIONS)
 
 
 def _teller(*, shown: bool) -> Callable[[str], None]:

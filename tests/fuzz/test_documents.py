@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crowdfl.crypto.sealing import ReaderKey, SigningKey
+from crowdfl.crypto.sealing import ReaderKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.envelope import Envelope
 from crowdfl.documents.invitations import Certificate, EnrolmentRequest, Invitation, Ticket, admitted
 from crowdfl.documents.signed import (
@@ -19,7 +20,7 @@ from crowdfl.documents.signed import (
     participant_name,
 )
 from crowdfl.protocols.profile import ParticipantKeys
-from crowdfl.protocols.registry import PROFILES
+from crowdfl.protocols.registry import PROFILES, profile_named
 from tests.fuzz.trial import JSON, attempt, changed_body, mutated, nested, refused
 from tests.http.world import definition_of
 
@@ -43,7 +44,7 @@ HONEST = {
 def open_definition(text):
     """A definition with everything that KGC derives from it before it makes keys."""
     opened = Definition.open(text)
-    profile = PROFILES.get(opened.settings.profile)
+    profile = profile_named(opened.settings.profile) if opened.settings.profile in PROFILES else None
     if profile is not None and opened.spec.parameters < 10**6:
         attempt(profile.check, opened.settings, opened.spec.parameters)
     return opened.task

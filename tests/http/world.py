@@ -12,16 +12,17 @@ import numpy as np
 from anyio.from_thread import BlockingPortal
 from fastapi import FastAPI
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.signed import Definition
 from crowdfl.learning.models.forms import to_safetensors
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol
 from crowdfl.retry import Backoff
+from crowdfl.roles.csp_retention import CspRetention
+from crowdfl.roles.kgc_retention import KgcRetention
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import Blobs, ManualClock
 from crowdfl.roles.requester import Requester, own_key
-from crowdfl.roles.retention import CspRetention, KgcRetention
 from crowdfl.services.apps import csp as csp_app
 from crowdfl.services.apps import kgc as kgc_app
 from crowdfl.services.apps import sp as sp_app
@@ -29,10 +30,10 @@ from crowdfl.services.client.peer_link import calls_to
 from crowdfl.services.client.peers import CspClient, KgcClient, SpClient
 from crowdfl.services.client.transport import Bearer, Credential, Owner, Service, Signer
 from crowdfl.services.http import logs
-from crowdfl.services.http.auth import ROLES, Tokens
+from crowdfl.services.http.auth import Tokens
 from crowdfl.services.run import around_step
 from crowdfl.services.tracing import TracedRounds
-from crowdfl.settings import TaskSettings
+from crowdfl.settings import TOKEN_ROLES, TaskSettings
 from crowdfl.simulation.host import Host
 from crowdfl.storage.memory_blobs import MemoryBlobs
 from crowdfl.storage.sql import SqlStore
@@ -209,7 +210,7 @@ class World(Host):
     def _some_tokens(self, name: str) -> tuple[Tokens, dict[str, str]]:
         (self.folder / name).mkdir()
         tokens = Tokens(self.folder / name / "tokens.json")
-        return tokens, {role: tokens.add(f"the {role}", role) for role in ROLES}
+        return tokens, {role: tokens.add(f"the {role}", role) for role in TOKEN_ROLES}
 
 
 class ObservedDisk(ServersDisk):

@@ -1,10 +1,13 @@
 """Federated averaging in the clear, on made-up people and on the ten real ones; a learning curve, which changes nothing."""
 
 import importlib.util
+import sys
+import tomllib
 
 import numpy as np
 import pytest
 
+from crowdfl.cli.task.template import task_text
 from crowdfl.errors import DataMalformed, NothingToAverage
 from crowdfl.learning.datasets.data import Cut, Person, Recording, Split, split_recordings
 from crowdfl.learning.datasets.supplied import CUT, EXERCISES, PACES, Watch
@@ -15,8 +18,10 @@ from crowdfl.learning.models.softmax import SoftmaxLearner
 from crowdfl.learning.plain_rounds import PlainRound, plain_rounds
 from crowdfl.learning.recipe import Recipe
 from crowdfl.learning.server_steps import PlainStep
+from crowdfl.learning.training import LocalTrainer
 
 NAMES = ("slow", "middle", "fast")
+NORMED = "tests.learning.own_networks:Normed"
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
 
@@ -66,6 +71,19 @@ def test_a_round_is_the_weighted_mean_of_what_everyone_trained():
     assert only.weights[0] == pytest.approx(np.average(matrices, axis=0, weights=counts))
 
 
+def test_a_participant_of_a_new_task_needs_no_torch(monkeypatch):
+    """What `crowdfl task new` writes, which the demo plays: prepared, trained and evaluated."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    training = tomllib.loads(task_text("shares"))["training"]
+    assert training["learner"] == "network"
+    trainer = LocalTrainer("watch:0", training)
+    start = trainer.learner.weights()
+    trainer.prepare(trainer.learner.shape)
+    trained, samples = trainer.train(start, {}, 1)
+    assert samples == len(trainer.split.train)
+    assert trainer.evaluate(trained)["accuracy"] > trainer.evaluate(start)["accuracy"] + 0.3
+
+
 def test_scores_count_every_window_once_and_nobody_makes_no_average():
     """(0.5 * 10 + 0.9 * 30) / 40, and the loss likewise."""
     result = PlainRound(1, [], {"anna": ModelScores(0.5, 2.0, 10), "bert": ModelScores(0.9, 0.4, 30)})
@@ -87,14 +105,12 @@ def test_ten_real_people_train_without_torch(ten_people):
     assert 0.6 < first.accuracy < second.accuracy
 
 
-@pytest.mark.parametrize(
-    "learner", ["softmax", *(pytest.param(name, marks=needs_torch) for name in ("network", "module"))]
-)
+@pytest.mark.parametrize("learner", ["softmax", "network", pytest.param(NORMED, marks=needs_torch)])
 def test_a_curve_shows_every_epoch_and_ends_where_training_alone_ends(learner):
     """In every bit of the weights, and in the last metrics; a module with dropout goes back to training after every look."""
     recipe = Recipe.of({"labels": list(PACES), "channels": 3, "learner": learner, "epochs": 4})
     split, told = recipe.load("synthetic:2"), []
-    own = "tests.learning.own_networks:Normed" if learner == "module" else None
+    own = NORMED if learner == NORMED else None
     watched, alone = recipe.make_learner(own), recipe.make_learner(own)
     curve = learning_curve(recipe, watched, split, told.append)
     alone.train(recipe.inputs_of(split.train.windows), split.train.labels, recipe.training)
@@ -118,7 +134,7 @@ def test_a_curve_shows_how_far_the_weights_have_moved():
 
 
 def test_nothing_held_out_is_said_before_training():
-    recipe = Recipe.of({"labels": ["a"], "channels": 1, "window": 20, "learner": "softmax"})
+    recipe = Recipe.of({"labels": ["a"], "channels": 1, "window_samples": 20, "learner": "softmax"})
     some, none = (
         Person("p", np.zeros((n, 20, 1), dtype=np.float32), np.zeros(n, dtype=np.int64), ("a",)) for n in (3, 0)
     )

@@ -85,7 +85,7 @@ def test_values_and_labels_can_stand_side_by_side(tmp_path):
     """A task takes what it learns; names come in the task's order, ignoring case."""
     both = {"label": np.array([0, 1, 0, 1]), "label_names": np.array(["x", "y"]), "value_names": np.array(["a", "b"])}
     np.savez(tmp_path / "x.npz", **(FILE | both | {"value": np.arange(8.0).reshape(4, 2)}))
-    base = {"window": 5, "channels": 2, "learner": "softmax"}
+    base = {"window_samples": 5, "channels": 2, "learner": "softmax"}
     labelled = Recipe.of(base | {"labels": ["y", "x"]})
     assert labelled.targets_of(labelled.load(f"npz:{tmp_path}/x.npz").train).tolist() == [1, 0, 1]
     valued = Recipe.of(base | {"labels": ["B", "a"], "target": "value", "learner": "network"})
@@ -135,8 +135,8 @@ def sensor_csv(column: str, rows: int = 400) -> str:
 @pytest.mark.parametrize("column", ["speed", "Speed (m/s)", "value", "target"])
 def test_a_csv_column_holds_the_value(tmp_path, column):
     """By the task's name, with or without a unit, or by the usual one; a window's is the mean over its samples."""
-    (tmp_path / "walk.csv").write_text(sensor_csv(column))
-    recipe = Recipe.of(VALUES | {"labels": ["speed"], "gap": 0})
+    (tmp_path / "walk.csv").write_text(sensor_csv(column, rows=800))
+    recipe = Recipe.of(VALUES | {"labels": ["speed"]})
     split = recipe.load(f"csv:{tmp_path}")
     assert split.train.windows.shape[1:] == (100, 3)
     assert split.train.values[0, 0] == pytest.approx(np.mean(np.arange(100)) / 100, abs=1e-4)
@@ -183,7 +183,6 @@ torch_tests = pytest.mark.second
 @torch_tests
 @pytest.mark.parametrize("loss", [None, "squared", "absolute", "huber"])
 def test_a_campaign_in_the_clear_learns_a_value(loss):
-    pytest.importorskip("torch")
     recipe = Recipe.of(VALUES | ({"loss": loss} if loss else {}))
     people = [recipe.load(f"synthetic:{person}") for person in (1, 2, 3)]
     *_, last = plain_rounds(recipe.make_learner(), people, recipe.training, 3, recipe)
@@ -234,7 +233,7 @@ def test_a_loss_that_fails_in_training_is_named():
 @torch_tests
 @pytest.mark.parametrize("section", [VALUES, {"labels": ["slow", "middling", "fast"], "channels": 3, "epochs": 4}])
 def test_an_own_loss_trains_values_and_labels(section):
-    """The usual loss, written by the user, gives the same weights to the last bit."""
+    """The usual loss, written by the user, which torch trains, gives the weights that are trained without torch."""
     pytest.importorskip("torch")
     place = "tests.learning.own_losses:" + ("half" if "target" in section else "likelihood")
     own, usual = Recipe.of(section | {"loss": place}), Recipe.of(section)
@@ -242,8 +241,8 @@ def test_an_own_loss_trains_values_and_labels(section):
     for recipe, learner in ((own, own.make_learner(loss=place)), (usual, usual.make_learner())):
         split = recipe.load("synthetic:1")
         learner.train(recipe.both_inputs(split)[0], recipe.targets_of(split.train), recipe.training)
-        ends.append(learner.shape.flat(learner.weights()).tobytes())
-    assert ends[0] == ends[1]
+        ends.append(learner.shape.flat(learner.weights()))
+    assert np.abs(ends[0] - ends[1]).max() < 1e-4
 
 
 @torch_tests

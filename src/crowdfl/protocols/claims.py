@@ -21,9 +21,11 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Protocol
 
+from crowdfl.crypto.commitment import commit
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
 from crowdfl.crypto.randomness import SEED_BYTES
-from crowdfl.crypto.sealing import ReaderKey, SigningKey, commit, seal_to, verify
+from crowdfl.crypto.sealing import ReaderKey, seal_to
+from crowdfl.crypto.signing import SigningKey, verify
 from crowdfl.errors import (
     ClaimRefused,
     FormatError,
@@ -400,7 +402,10 @@ class ClaimsCsp(AttestingCsp):
 
     def _earned(self, records: Look, claim: Claim, place: int, signed: bytes) -> int | None:
         """What the masks shown make of a round that was not attested before; None if that is no amount of the round's."""
-        who, number, mask, salt = claim.participant, claim.rounds[place], claim.masks[place], claim.salts[place]
+        who = claim.participant
+        number = claim.rounds[place]
+        mask = claim.masks[place]
+        salt = claim.salts[place]
         signed = claim.shown[place] or signed
         kept = self.kept.reward(records, number, who)
         if kept is None and signed:

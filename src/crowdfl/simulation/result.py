@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from crowdfl.privacy import PrivacyLedger
 from crowdfl.protocols.party import Costs
 from crowdfl.results import RunResult
-from crowdfl.settings import TaskSettings
+from crowdfl.settings import TORCH_FUNCTIONS, TaskSettings
 from crowdfl.simulation.checkpoint import Checkpoint
 from crowdfl.simulation.history import SimulatedRound, history_table
 from crowdfl.storage.task_files import task_file_text
@@ -25,7 +25,7 @@ class SimulationResult(RunResult):
     Attributes:
         model: The last average, or what the task's server step made of it, in the form of the initial model.
         history: The rounds, in order.
-        rewards: By person, what was claimed and paid in all; empty without a `budget`.
+        rewards: By person, what was paid in all, once it was claimed where every role is played; empty without a `budget`.
         costs: By role, counters of operations, messages and bytes.
         notes: What you should know, such as weights that were clipped.
         settings: The task's settings, those that followed from the data included.
@@ -73,9 +73,9 @@ class SimulationResult(RunResult):
         Returns:
             The text.
         """
-        form = {"form": "torch"} if self.checkpoint.form.is_torch else {}
+        training = {"learner": TORCH_FUNCTIONS} if self.checkpoint.form.is_torch else {}
         head = f"# What was simulated with {len(self.checkpoint.samples)} people. Every setting; docs/settings.md.\n"
-        text = task_file_text(words, self.settings, form, head=head)
+        text = task_file_text(words, self.settings, training, head=head)
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")
         return text

@@ -5,7 +5,8 @@ from gmpy2 import mpz
 from crowdfl.crypto.paillier import pctd
 from crowdfl.crypto.paillier.pctd import PublicKey
 from crowdfl.crypto.randomness import SEED_BYTES, secret_bytes
-from crowdfl.crypto.sealing import AudienceKey, SigningKey
+from crowdfl.crypto.sealing import AudienceKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.profile import Dealing
 
@@ -52,7 +53,9 @@ def deal(prime_bits: int, *, insecure_test_key: bool) -> Dealing:
     keys = pctd.keygen(prime_bits, insecure_test_key=insecure_test_key)
     sc, c = keys.private.split()
     seed = secret_bytes(SEED_BYTES)
-    participants, requester, signing = AudienceKey.fresh(), AudienceKey.fresh(), SigningKey.fresh()
+    participants = AudienceKey.fresh()
+    requester = AudienceKey.fresh()
+    signing = SigningKey.fresh()
     common = (int(keys.public.n), int(keys.public.h_s), seed)
     return Dealing(
         fingerprint=keys.public.fingerprint,

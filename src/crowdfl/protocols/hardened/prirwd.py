@@ -26,6 +26,7 @@ from gmpy2 import mpz
 
 from crowdfl.crypto.blocks import Block, to_ints
 from crowdfl.crypto.coins import Coins, log_uniform
+from crowdfl.crypto.commitment import commit
 from crowdfl.crypto.paillier.budget import WidthBudget, bits
 from crowdfl.crypto.paillier.kernels import MultiPow
 from crowdfl.crypto.paillier.packing import Packing
@@ -34,7 +35,6 @@ from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
 from crowdfl.crypto.paillier.wide_ints import WideInts
 from crowdfl.crypto.public_coins import public_permutation, public_stream
 from crowdfl.crypto.randomness import SEED_BYTES
-from crowdfl.crypto.sealing import commit
 from crowdfl.errors import ProtocolError, SettingsError
 from crowdfl.protocols.claims import RewardEnvelope, RewardForm
 from crowdfl.protocols.common.sdiv import HardenedSdivSp, SdivWidths, mask_sizes
@@ -210,7 +210,10 @@ class RewardSp:
     """SP's side: a generator that yields requests for CSP and is sent the replies. Same seed, same bytes."""
 
     def __init__(self, party: KeyedParty, widths: RewardWidths, packing: Packing, round_number: int) -> None:
-        self.party, self.widths, self.packing, self.round_number = party, widths, packing, round_number
+        self.party = party
+        self.widths = widths
+        self.packing = packing
+        self.round_number = round_number
         self.budget = widths.budget
 
     def run(

@@ -20,7 +20,7 @@ from crowdfl.protocols.registry import PROFILES
 from crowdfl.protocols.shares.round.upload import upload_bytes
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.roles.defining import DECIDED, WATCH_TASK, Explanation, defined, explained
-from crowdfl.roles.recipe_check import phone_obstacle
+from crowdfl.roles.phones import phone_obstacle
 from crowdfl.schema import Settings, duration_of, is_section, settable, types_of
 from crowdfl.settings import (
     AskerSettings,
@@ -47,7 +47,7 @@ SECTIONS: Mapping[str, type[Settings]] = MappingProxyType(
 )
 _TEXTS = "texts."  # before the language, of a section with translations
 _LONG = ("purpose", "terms", "readers", "text")
-_LISTS = {"hidden": "numbers", "layers": "lines", "labels": "lines", "sensors": "lines", "questions": "lines"}
+_LISTS = {"layers": "lines", "labels": "lines", "sensors": "lines", "questions": "lines"}
 
 PHONE_TASK: Values = MappingProxyType(
     {
@@ -140,7 +140,7 @@ def faults(values: Values) -> dict[str, str]:
     found: dict[str, str] = {}
     for section, model in SECTIONS.items():
         try:
-            model(**_given(section, values) | _no_sections(section))
+            model(**_given(section, values) | ({"training": {}} if section == "task" else {}))
         except SettingsError as wrong:
             named = wrong.faults or {name.partition(".")[2]: str(wrong) for name in _named(str(wrong), section)[:1]}
             found |= {f"{section}.{name}": words for name, words in (named or {"": str(wrong)}).items()}
@@ -169,7 +169,8 @@ def _acting(values: Values) -> Values:
 def idle_fields(values: Values) -> list[str] | None:
     """The fields that would do nothing in this task; None where its settings do not stand."""
     try:
-        task, training = TaskSettings(**_given("settings", values)), TrainingSettings(**_given("training", values))
+        task = TaskSettings(**_given("settings", values))
+        training = TrainingSettings(**_given("training", values))
     except SettingsError:  # which is said of the settings themselves
         return None
     found = [f"settings.{name}" for name in _settable(TaskSettings) if name in idle_settings(task)]
@@ -193,10 +194,6 @@ def _translated(typed: Mapping[str, Any]) -> dict[str, Any]:
     pairs = [line.partition("=") for line in str(typed.get("words", "")).splitlines() if line.strip()]
     given = {name: value for name, value in typed.items() if name != "words" and str(value).strip()}
     return given | {"words": {label.strip(): word.strip() for label, _, word in pairs}}
-
-
-def _no_sections(section: str) -> dict[str, Any]:
-    return {"training": {}} if section == "task" else {}
 
 
 def _given(section: str, values: Values) -> dict[str, Any]:
@@ -228,7 +225,7 @@ def _items(name: str, text: str) -> object:
     kept = [part for part in parts if part]
     if name == "questions":
         return [_question(line) for line in kept]
-    if name == "hidden":
+    if name == "layers":
         return [_number(part) for part in kept]
     return kept or ("" if name == "labels" else [])
 
