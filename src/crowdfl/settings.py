@@ -59,6 +59,7 @@ _LONGEST_KEY = 16384
 _SHORTEST_SECURE = 2048
 _LONGEST = 10_000  # of what a phone is asked to do: it must not be kept busy for ever
 _PNG = b"\x89PNG\r\n\x1a\n"
+_WIDEST_LOGO = 512  # pixels
 _LARGEST_LOGO = 32_768  # bytes
 _LONGEST_MOMENT = 40  # characters
 _EACH_DAY = "day at "
@@ -214,7 +215,9 @@ def _is_logo(value: str) -> bool:
         data = base64.b64decode(value, validate=True)
     except ValueError:
         return False
-    return not value or (data.startswith(_PNG) and len(data) <= _LARGEST_LOGO)
+    wide, high = (int.from_bytes(data[at : at + 4]) for at in (16, 20))  # a small file may be a picture of gigabytes
+    fits = len(data) <= _LARGEST_LOGO and 0 < wide <= _WIDEST_LOGO and 0 < high <= _WIDEST_LOGO
+    return not value or (data.startswith(_PNG) and data[12:16] == b"IHDR" and fits)
 
 
 def _moment(value: object) -> object:
@@ -337,7 +340,9 @@ _Sensors = Annotated[
     _fitting(lambda names: len(set(names)) == len(names)),
     Expected('a list of "speed" and "loudness", each at most once'),
 ]
-_Logo = Annotated[str, _fitting(_is_logo), Expected("a PNG picture of at most 32 kB")]
+_Logo = Annotated[
+    str, _fitting(_is_logo), Expected(f"a PNG picture of at most 32 kB and {_WIDEST_LOGO} x {_WIDEST_LOGO} pixels")
+]
 _Prose = Annotated[str, Field(max_length=2000), _fitting(_is_prose), Expected("plain text, at most 2,000 characters")]
 _LongProse = Annotated[
     str, Field(max_length=20_000), _fitting(_is_prose), Expected("plain text, at most 20,000 characters")
@@ -979,7 +984,9 @@ class AskerSettings(Settings):
     institution: _Line = Field(default="", description="For which institution.")
     contact: _Line = Field(default="", description="Whom people can ask: an e-mail address, a telephone number.")
     approval: _Line = Field(default="", description="The ethics committee's approval, and its number.")
-    logo: _Logo = Field(default="", description="A picture: a PNG file of at most 32 kB, beside the task file.")
+    logo: _Logo = Field(
+        default="", description="A picture: a PNG file of at most 32 kB and 512 x 512 pixels, beside the task file."
+    )
 
 
 class ConsentSettings(Settings):

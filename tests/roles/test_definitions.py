@@ -99,6 +99,10 @@ def test_who_asks_is_signed_with_its_picture_and_told_before_joining(tmp_path):
     (tmp_path / "logo.png").write_bytes(b"GIF89a")
     with pytest.raises(SettingsError, match=r"\[who\].*PNG"):
         defined(file, read_task(file))
+    for at in (16, 20):  # a small file that opens to gigabytes
+        (tmp_path / "logo.png").write_bytes(png[:at] + (15_900).to_bytes(4) + png[at + 4 :])
+        with pytest.raises(SettingsError, match="512 x 512"):
+            defined(file, read_task(file))
     (tmp_path / "logo.png").unlink()
     with pytest.raises(SettingsError, match="cannot be read"):
         read_task(file)

@@ -85,6 +85,15 @@ def test_nobody_joins_without_agreeing_to_this_very_version(tmp_path):
     assert "version 2" in event_words(*told[0])
 
 
+def test_a_consent_has_the_time_of_the_platform_whatever_the_device_s_clock_says(tmp_path):
+    desk = consenting(tmp_path)
+    person, invitation = invited(desk)
+    person.agree, person.now = "2", lambda: desk.clock.now() - 90_000
+    person.join(invitation)
+    (row,) = desk.requester.consents(desk.task)
+    assert row["agreed"] == desk.clock.now()
+
+
 @pytest.fixture
 def asked(tmp_path, monkeypatch):
     """A desk with somebody who has an invitation, whom the command line and `crowdfl.join` open."""
@@ -225,6 +234,7 @@ def test_what_is_not_averaged_yet_is_gone_from_books_and_disk(tmp_path):
     assert not bytes_on_disk(desk, sent)
     assert not leaver.blobs.has("rounds/1/upload")
     assert len(upload_files(desk)) == 3
+    assert desk.sp.tasks.status(desk.task)["dropped"] == 0, "what was taken back is not damaged"
     assert [upload.who for upload in desk.sp.store.uploads(desk.task, 1)] == [one.keys.who for one in others]
     desk.run()
     assert desk.states()[0] == "rewarded"

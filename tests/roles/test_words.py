@@ -67,6 +67,7 @@ BRANCHES: dict[str, tuple[str, str]] = {
     "participant._publication": ("sp.average", SIGNED),
     "participant._read": ("except CrowdFLError, isinstance RolledBack, isinstance ServiceError", ENDED),
     "participant._read_record": ("except CrowdFLError, except RolledBack", ENDED),
+    "participant._platform_time": ("sp.status", "the owner, who reads the time in the copy of the consent"),
     "participant._require_room": ("sp.status", JOINING),
     "participant._reward_envelope": (
         "except RewardOutOfRange, sp.reward",

@@ -56,6 +56,7 @@ export async function openModel() {
       return { told: true };
     },
     consentCopy: async () => ({ name: "consent-0123.json", text: "{}" }),
+    ownData: async () => ({ name: "my-data-0123.json", text: "{}" }),
     evidence: async () => ({ name: "evidence-0123.json", text: "{}" }),
     payKinds: note("payKinds"),
     payTo: async (task, kind, to) => {

@@ -99,7 +99,7 @@ def task_round(number: int, mine: str = "arrived", **changes: Any) -> Campaign:
     accuracy = {"accuracyBefore": 0.3 + 0.12 * number, "accuracyAfter": 0.42 + 0.12 * number}
     rest: Campaign = {"state": "rewarded", "reward": f"{number}250000n", "why": None, "leftOut": None}
     rest |= {"digest": None, "reason": None}
-    rest["deadline"] = 2_678_612_800 + 3600 * number
+    rest["until"] = 2_678_612_800 + 3600 * number
     return {"number": number, "mine": mine} | accuracy | rest | changes
 
 

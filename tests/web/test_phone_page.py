@@ -138,7 +138,8 @@ FACTS = (
     "walking, sitting, and climbing stairs",
     "The accelerometer and the gyroscope",
     "There are 5 rounds. They begin at 18:00 Europe/Berlin",
-    "A round is open for up to 1 hr.",
+    "A round is open for 1 hr.",
+    "With fewer than 6 contributions by then, it stays open once more as long.",
     "The platform (SP) and the second server (CSP) together Everything",
     "The key centre (KGC) deals the keys",
     "36.00 EUR for each round",
@@ -257,6 +258,79 @@ def test_a_consent_is_read_in_the_readers_language_and_agreed_to_before_one_join
     page.get_by_label("Ich habe den Einwilligungstext, Version 2, gelesen").check()
     expect(join).to_be_enabled()
     assert not page.complaints
+
+
+def test_a_task_is_read_in_the_reader_s_first_language_also_where_the_page_does_not_speak_it(show):
+    """Each text with its own `lang` and `dir`; one agrees below the end of the text, in the language that was read."""
+    persian = {
+        "purpose": "تشخیص راه رفتن",
+        "terms": "",
+        "readers": "",
+        "consent": "ما اندازه می‌گیریم.\n" * 40,
+        "words": {},
+    }
+    question = {"id": "pain", "text": "Does it hurt?", "choices": ["no", "yes"], "use": "feature"}
+    persian["words"] = {"walking": "راه رفتن", "Does it hurt?": "درد دارد؟"}
+    training = phone_states.DEFINITION["training"] | {"questions": [question], "sensors": ["loudness"]}
+    asked = definition(training=training) | {
+        "consent": {"version": "2", "text": "We measure."},
+        "texts": {"fa": persian},
+    }
+    page = show([campaign(definition=asked)], f"#/about/{TASK}", locale="fa-IR")
+    expect(page.locator(".headline")).to_have_text("تشخیص راه رفتن")
+    assert page.locator(".headline").evaluate("one => [one.lang, one.dir]") == ["fa", "rtl"]
+    expect(page.locator("html")).to_have_attribute("lang", "en")
+    expect(page.locator("#extra-sensors")).to_contain_text("microphone (loudness)")
+    assert page.get_by_text("The study group of").evaluate("one => one.lang") == "en", "what is not translated"
+    agrees = page.get_by_label("I have read the consent text, version 2, and I agree.")
+    expect(agrees).to_be_hidden()
+    page.locator("#consent summary").click()
+    text = page.locator("#consent .said")
+    assert text.evaluate("one => [one.lang, one.dir]") == ["fa", "rtl"]
+    end = "one => one.getBoundingClientRect().bottom"
+    assert agrees.evaluate(end) > text.evaluate(end)
+    agrees.check()
+    page.get_by_role("button", name="Join").click()
+    until(page, "asked.length === 1")
+    assert page.evaluate("asked") == [["join", TASK, 5, "fa"]]
+
+
+def test_an_invitation_in_another_phone_s_place_says_whose_and_asks(show):
+    """A newcomer who got it by mistake does not take somebody's place without a word."""
+    page = show([campaign(place="0123abcd", replaces=True)], f"#/about/{TASK}")
+    expect(page.get_by_text("somebody who takes part already, in place 0123 abcd")).to_be_visible()
+    join = page.get_by_role("button", name="Join")
+    expect(join).to_be_disabled()
+    page.get_by_label("I take part already. This phone takes the place of my other one.").check()
+    expect(join).to_be_enabled()
+
+
+def test_the_bar_below_an_invitation_covers_a_fifth_at_most_when_the_page_is_zoomed(show):
+    """At 200% a window has half as many pixels each way."""
+    asked = definition() | {"consent": {"version": "2", "text": "We measure.\n" * 40}}
+    wide, high = browsers.PHONE["viewport"].values()
+    for zoom in (1, 2):
+        page = show(
+            [campaign(definition=asked)], f"#/about/{TASK}", viewport={"width": wide // zoom, "height": high // zoom}
+        )
+        bar = page.locator(".joining").evaluate("one => [one.offsetHeight, getComputedStyle(one).position]")
+        assert bar[1] == "static" or bar[0] <= high / zoom / 5, (zoom, bar)
+        assert browsers.sideways(page) == 0
+
+
+def test_a_wrong_clock_is_told_before_one_joins(show):
+    page = show([campaign(ahead=90_000)], f"#/about/{TASK}")
+    expect(page.get_by_text("Your phone's clock is 1 day 1 hr ahead. Set your clock")).to_be_visible()
+    expect(page.get_by_role("button", name="Join")).to_have_count(0)
+    change(page, ahead=-600)
+    expect(page.get_by_text("Your phone's clock is 10 min behind.")).to_be_visible()
+    expect(page.get_by_role("button", name="Join")).to_be_enabled()
+
+
+def test_nothing_disputed_is_not_told_as_a_number(show):
+    page = shown(show, "earnings")
+    change(page, claim={"state": "later", "amount": "0n", "claimed": "0n", "until": None, "short": [], "disputed": []})
+    assert "0" not in page.locator("section[aria-label=Claim]").inner_text().split()
 
 
 def test_a_task_that_this_page_cannot_take_part_in_can_only_be_deleted(show):
@@ -415,8 +489,8 @@ def test_leaving_and_forgetting_are_asked_twice(show):
     page.get_by_role("dialog").get_by_role("button", name="Forget it").click()
     expect(page.get_by_role("heading", name="Your campaigns")).to_be_focused()
     open_menu(page, "This phone")
-    page.get_by_role("button", name="Forget everything").click()
-    page.get_by_role("dialog").get_by_role("button", name="Forget everything").click()
+    page.get_by_role("button", name="Delete everything").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete everything").click()
     expect(page.get_by_text("No invitation yet")).to_be_visible()
     assert page.evaluate("asked") == [["leave", TASK], ["forget", TASK], ["forgetAll"]]
 

@@ -291,6 +291,8 @@ def test_a_lost_phone_is_replaced_from_the_list(browser, office, task):
         office.world.kgc.store.used_invitations(task),
     )
     assert (found.number, found.device, used.who) == (used.number, 2, who)
+    rows = {one["number"]: one["replaces"] for one in browser.get(place).json()["invitations"]}
+    assert rows == {number: who, None: None}, "its own file is not here: by the name in the task"
     assert browser.post(place, {"count": 1, "days": 3, "replaces": "../somebody"}).status_code == 422
 
 

@@ -149,6 +149,7 @@ class Visitor:
         self.trained[number] = np.array(weights), min(samples, SETTINGS["max_samples"])
 
     def join(self) -> None:
+        self.page.locator("#consent summary").click()
         self.page.get_by_label("I have read the consent text, version 2026-11, and I agree.").check()
         expect(self.page.get_by_role("heading", level=1)).to_have_text("You are invited")
         place = self.page.url.partition("#")[2]

@@ -267,6 +267,26 @@ def evidence(
     show(found, "\n".join(words), as_json=as_json)
 
 
+@app.command("export")
+def export_held(
+    invitation: _Invitation,
+    out: Annotated[
+        Path, typer.Argument(help="A new file, as JSON; your recordings are not in it, and stay where they are.")
+    ],
+    home: _Home = None,
+    as_json: JsonLines = False,
+) -> None:
+    """Write all that this device holds of the task: receipts, signed records, consent, rewards, claims; not its secret keys."""
+    from crowdfl.roles.participant.export import held
+    from crowdfl.storage.atomic import write_private
+
+    with open_participant(invitation, home, as_json=as_json, joined=True, reads=True) as person:
+        found = held(person.blobs, person.task)
+    write_private(out, json.dumps(found, indent=2).encode())
+    told = {"file": str(out), "held": len(found["held"])}
+    show(told, f"{out}: {told['held']} entries", as_json=as_json)
+
+
 @app.command("claim")
 def claim_now(
     invitation: _Invitation,

@@ -178,8 +178,11 @@ class SpStore(CrowdStore, Protocol):
         commit. True if new; False if this very upload is in; `AlreadyCounted` if another one of this participant's is, or if
         these very bytes were uploaded to this task before; `Forbidden` if the participant has left."""
 
-    def drop_uploads(self, task: str, number: int, uploads: Sequence[Upload]) -> None:
-        """As if they had never come: the same bytes may come again. That they were dropped stays known. Idempotent."""
+    def drop_uploads(self, task: str, number: int, uploads: Sequence[Upload], *, damaged: bool = True) -> None:
+        """As if they had never come: the same bytes may come again. That they were dropped stays known. Idempotent.
+
+        Those that are not `damaged` were taken back, and are not counted among the damaged ones.
+        """
 
     def upload_context(self, task: str, number: int, people: Sequence[str]) -> UploadContext:
         """Task, round, participants and their uploads in one look, or `UnknownTask`."""

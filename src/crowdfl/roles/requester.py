@@ -414,7 +414,7 @@ class Campaign:
         while True:
             status = self.requester.sp.status(task)
             told = {**status, **self._waits(definition, status)}
-            if (lasting := told | {"claim_seconds_left": None}) != seen:  # time that passes is no change
+            if (lasting := told | {"claim_seconds_left": None, "now": None}) != seen:  # time that passes is no change
                 self.on_event("status", told)
                 seen = lasting
             self.refer(task, status)

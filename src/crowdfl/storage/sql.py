@@ -355,13 +355,14 @@ class SqlStore(MoneyTables, ReminderTables):
         with self._read() as c:
             return frozenset(find(c, [t.drawn.c.who], task=task, number=number).scalars())
 
-    def drop_uploads(self, task: str, number: int, uploads: Sequence[Upload]) -> None:
+    def drop_uploads(self, task: str, number: int, uploads: Sequence[Upload], *, damaged: bool = True) -> None:
         with self._write() as c:
             for upload in uploads:
                 with self._recounted(c, task, upload.who):
                     dropped = remove(c, t.uploads, task=task, number=number, who=upload.who, digest=upload.digest)
                 if dropped:
                     add(c, t.dropped_uploads, task=task, number=number, who=upload.who, digest=upload.digest)
+                if dropped and damaged:
                     more = sa.update(t.tasks).where(t.tasks.c.task == task)
                     c.execute(more.values(dropped=t.tasks.c.dropped + 1))
 

@@ -10,7 +10,7 @@ import shutil
 import time
 from base64 import b64encode
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from crowdfl.errors import CrowdFLError, TaskUnreadable, UnknownPayment
@@ -252,15 +252,18 @@ class Overview:
     def _timeline(self, task: str, most: int) -> list[Row]:
         """The newest round first."""
         counts, dropped = self._store.upload_counts(task), self._store.dropped_uploads(task)
+        gone = {(number, who) for number, who, _ in self._store.gone_uploads(task)}
         return [
-            self.round(task, one, counts.get(one.number, 0), dropped.get(one.number, []))
+            self.round(
+                task, one, counts.get(one.number, 0), _why_dropped(one.number, dropped.get(one.number, []), gone)
+            )
             for one in reversed(self._store.rounds(task)[-most:])
         ]
 
-    def round(self, task: str, one: Round, uploads: int, dropped: Sequence[str]) -> Row:
+    def round(self, task: str, one: Round, uploads: int, dropped: Mapping[str, Reason]) -> Row:
         rejected = self._rejected(task, one)
         pays = bool(self._sp.core.definition(task).settings.budget)
-        rejected |= dict.fromkeys(dropped, Reason.DAMAGED)
+        rejected |= dropped
         rows = [{"who": who, "why": why} for who, why in sorted(rejected.items())]
         return {
             "number": one.number,
@@ -375,6 +378,11 @@ def _disk(folder: Path) -> Row:
     found = shutil.disk_usage(folder)
     share = found.free / found.total
     return {"name": "disk", "well": share > 0.05, "code": "free", "free": found.free // 10**9, "share": round(share, 2)}
+
+
+def _why_dropped(number: int, people: Sequence[str], gone: Collection[tuple[int, str]]) -> dict[str, Reason]:
+    """Their uploads of this round: who is gone has taken back, the others' files were damaged."""
+    return {who: Reason.WITHDRAWN if (number, who) in gone else Reason.DAMAGED for who in people}
 
 
 def _strangers(count: int) -> Row:

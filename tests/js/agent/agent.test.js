@@ -79,7 +79,7 @@ test("it polls less often while nothing happens, and at once when it is woken", 
   const running = agent.run();
   await until(() => waking);
   assert.deepEqual(phone.slept.map((one) => Math.round(one * 100) / 100), [1, 1.5, 2.25, 3, 3, 3]); // a window of 30 s
-  platform.rounds = [{ number: 1, state: "open", deadline: 1, uploads: 0 }];
+  platform.rounds = [{ number: 1, state: "open", last_call: 1, uploads: 0 }];
   agent.wake();
   await until(() => platform.held.has(1));
   await agent.stop();
@@ -110,7 +110,7 @@ test("a stopped run ends in the middle of a wait, and the next one goes on", asy
     signal?.throwIfAborted();
   } });
   assert.equal(await agent.run(stopper.signal), "stopped");
-  platform.rounds = [{ number: 1, state: "open", deadline: 1, uploads: 0 }];
+  platform.rounds = [{ number: 1, state: "open", last_call: 1, uploads: 0 }];
   assert.equal(await phone.open().run(), "ended");
 });
 
@@ -157,7 +157,7 @@ test("of two tabs one runs, and the other takes over when it is closed", async (
   await until(() => phone.events("elsewhere").length);
   await assert.rejects(phone.open(undefined, { locks }).claim(), Conflict);
   assert.deepEqual(phone.trainer.trained, []);
-  platform.rounds = [{ number: 1, state: "open", deadline: 1, uploads: 0 }];
+  platform.rounds = [{ number: 1, state: "open", last_call: 1, uploads: 0 }];
   await first.stop();
   assert.deepEqual([await running, await waiting], ["stopped", "ended"]);
   assert.deepEqual(phone.trainer.trained, [1, 2, 3]);
@@ -518,3 +518,26 @@ test("a refused claim is not forgotten without a question", async () => {
   await agent.run();
   assert.deepEqual((await agent.forget()).unclaimed, { amount: 600n, owed: [] });
 });
+
+for (const [what, comeBack, most] of /** @type {const} */ ([["while nobody knows when the next round is", 0, 50], ["while the next round is far away", 1800, 3]])) {
+  test(`an idle phone asks ${most} times an hour at most, ${what}`, async () => {
+    const phone = new FakePhone(new FakePlatform({ settings: { window: 3600 } }));
+    const agent = await phone.invited();
+    await agent.join();
+    phone.platform.autoFinish = false;
+    phone.platform.rounds = [];
+    phone.platform.comeBack = comeBack;
+    const [stop, looks] = [new AbortController(), /** @type {number[]} */ ([])];
+    phone.platform.instead.status = () => {
+      looks.push(phone.time);
+      if (phone.time > looks[0] + 7200) stop.abort(new DOMException("", "AbortError"));
+      return { state: "running", epoch: "first", dropped: 0, rounds: [], enrolled: 5, enrolment: "open", come_back: comeBack, claims_extended: null, ended: null };
+    };
+    const before = phone.platform.calls.length;
+    await agent.run(stop.signal).catch(() => {});
+    const calls = phone.platform.calls.slice(before).filter((name) => name !== "papers" && name !== "enrol");
+    assert.deepEqual([...new Set(calls)], ["status"], "nothing else is asked");
+    const hour = looks.filter((at) => at > looks[0] + 3600 && at <= looks[0] + 7200).length; // the second: the first begins with quick looks
+    assert.ok(hour <= most && hour > 0, `${hour}`);
+  });
+}

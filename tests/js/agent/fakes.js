@@ -132,12 +132,13 @@ export class FakePlatform {
     this.enrolment = "open";
     /** @type {number | undefined} */ this.comeBack = undefined;
     this.epoch = "first";
+    /** @type {number | undefined} Its clock. */ this.now = undefined;
     this.dropped = 0;
     this.state = "running";
     /** @type {string | null} */
     this.extended = null;
-    /** @type {{number: number, state: string, deadline: number, uploads: number}[]} */
-    this.rounds = [{ number: 1, state: "open", deadline: 10, uploads: 0 }];
+    /** @type {{number: number, state: string, last_call: number, uploads: number}[]} */
+    this.rounds = [{ number: 1, state: "open", last_call: 10, uploads: 0 }];
     /** @type {Map<number, Set<string>>} Every body that was ever sent for a round, as far as it came. */
     this.seen = new Map();
     /** @type {Map<number, string>} What was acknowledged. */
@@ -184,7 +185,7 @@ export class FakePlatform {
   /** @param {number} number */
   finish(number, state = "rewarded", unused = false) {
     Object.assign(this.round(number), { state, unused });
-    if (number < this.options.rounds) this.rounds.push({ number: number + 1, state: "open", deadline: 10, uploads: 0 });
+    if (number < this.options.rounds) this.rounds.push({ number: number + 1, state: "open", last_call: 10, uploads: 0 });
     else this.state = "finished";
   }
 
@@ -205,7 +206,7 @@ export class FakePlatform {
       papers: () => ({ definition: this.definition(), appointment: "appointment" }),
       initial: () => bytes([0, 0]),
       status: () => ({
-        state: this.state, epoch: this.epoch, dropped: this.dropped, rounds: structuredClone(this.rounds), enrolled: 5,
+        now: this.now, state: this.state, epoch: this.epoch, dropped: this.dropped, rounds: structuredClone(this.rounds), enrolled: 5,
         enrolment: this.enrolment, come_back: this.comeBack,
         claims_extended: this.extended, ended: null,
       }),
@@ -418,7 +419,7 @@ export class FakePhone {
     return new Agent({
       store: new Store(tabOf(this.tables, fuse)),
       platform: this.platform.asked(fuse),
-      invitation: { task: TASK, invitation: "come", kgc: "", sp: "", kgcKey: new Uint8Array(), spKey: new Uint8Array(), expires: 0, replaces: false },
+      invitation: { task: TASK, invitation: "come", kgc: "", sp: "", kgcKey: new Uint8Array(), spKey: new Uint8Array(), expires: 0, place: "01234567", replaces: false },
       trainer: this.trainer,
       onEvent: (what, details) => this.told.push([what, details]),
       sleep: async (seconds, signal) => {

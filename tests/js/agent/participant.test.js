@@ -42,12 +42,12 @@ for (const [enrolment, error] of /** @type {const} */ ([["full", TaskFull], ["ov
     phone.platform.enrolment = enrolment;
     const agent = await phone.invited();
     await agent.look();
-    assert.notEqual(await agent.participant.closed(), null);
+    assert.notEqual((await agent.participant.entry()).closed, null);
     await assert.rejects(agent.join(), error);
     assert.equal(phone.platform.certified, null, "KGC was not asked");
     phone.platform.enrolment = "open";
     await agent.join();
-    assert.equal(await agent.participant.closed(), null);
+    assert.equal((await agent.participant.entry()).closed, null);
   });
 }
 
@@ -282,6 +282,7 @@ test("without samples no upload leaves the phone, and what its owner says next i
   phone.trainer.failure = null;
   assert.equal(await step(), false, "the recordings are the same");
   await phone.store.put(TASK, CONTRIBUTION, { ids: ["a"], at: 1 });
+  assert.equal((await view(phone.store, TASK))?.rounds[0].mine, "none", "what was said since is still to be tried, perhaps without a network");
   platform.instead.send = () => { throw new ServiceUnavailable("away"); };
   await assert.rejects(step(), ServiceUnavailable);
   const [sending] = (await view(phone.store, TASK))?.rounds ?? [];
@@ -551,7 +552,7 @@ test("a platform that was restored while the phone trained is told who it is", a
   const { phone, step, platform } = await joined();
   phone.platform.rounds = [];
   await step();
-  phone.platform.rounds = [{ number: 1, state: "open", deadline: 1, uploads: 0 }];
+  phone.platform.rounds = [{ number: 1, state: "open", last_call: 1, uploads: 0 }];
   phone.trainer.train = async (/** @type {any} */ weights) => {
     platform.enrolled.clear();
     platform.epoch = "second";

@@ -9,7 +9,7 @@ import { FakePhone, FakePlatform, TASK } from "./fakes.js";
 
 /** @param {unknown} entry */
 const withRound = (entry) => /** @type {any} */ ({ state: "running", rounds: [entry] });
-const ROUND = { number: 1, state: "open", deadline: 10, uploads: 0 };
+const ROUND = { number: 1, state: "open", last_call: 10, uploads: 0 };
 
 test("what an honest platform says is taken as it is", () => {
   const honest = { state: "finished", ended: { why: "cancelled", by: "sp", reason: "" }, claims_extended: "crowdfl claims-extension", rounds: [ROUND, { ...ROUND, number: 3, uploads: undefined }] };
@@ -18,7 +18,7 @@ test("what an honest platform says is taken as it is", () => {
 
 test("a round that the task cannot have is refused", () => {
   const numbers = [0, -1, 4, 1.5, 1e308, "1", "1/reward", "../../x", null, undefined, {}, [1], NaN];
-  const wrong = [...numbers.map((number) => ({ ...ROUND, number })), null, "open", { ...ROUND, deadline: 1e308 }, { ...ROUND, deadline: "x" },
+  const wrong = [...numbers.map((number) => ({ ...ROUND, number })), null, "open", { ...ROUND, last_call: 1e308 }, { ...ROUND, last_call: "x" },
     { ...ROUND, state: 5 }, { ...ROUND, state: "x".repeat(5000) }, { ...ROUND, uploads: "many" }];
   for (const entry of wrong) assert.throws(() => requireStatus(withRound(entry), 3), ServiceUnavailable, JSON.stringify(entry));
   assert.throws(() => requireStatus({ state: "running", rounds: [ROUND, ROUND] }, 3), ServiceUnavailable);

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { SECRET } from "#web/phone/agent/export.js";
 import { view } from "#web/phone/agent/state.js";
 import { ConsentMissing, Replaced, ServiceUnavailable, TaskNotRunning, UploadRejected, Withdrawn } from "#web/phone/protocol/errors.js";
 import { FakePhone, FakePlatform, TASK } from "./fakes.js";
@@ -32,6 +33,40 @@ test("nobody joins without agreeing, and what was agreed to is kept with its rec
   const copy = /** @type {{name: string, text: string}} */ (await agent.consentCopy());
   assert.equal(copy.name, "consent-01234567.json");
   assert.deepEqual(JSON.parse(copy.text), [phone.platform.consented, `receipt of ${phone.platform.consented}`]);
+});
+
+test("a clock that is wrong is told before joining, and the consent has the platform's time", async () => {
+  const phone = new FakePhone(new FakePlatform({ consent: "2" }));
+  const agent = await phone.invited();
+  await agent.look();
+  const now = agent.participant.context.now();
+  for (const [off, told] of [[0, 0], [200, 0], [90_000, -90_000], [-90_000, 90_000]]) {
+    phone.platform.now = now + off;
+    assert.ok(Math.abs((await agent.entry()).ahead - told) < 60, `${off}`);
+  }
+  phone.platform.now = 1_700_000_000;
+  await agent.agree();
+  await agent.join();
+  assert.equal((await view(phone.store, TASK))?.consent?.at, 1_700_000_000);
+});
+
+test("what a phone holds is written out whole, but for what is secret; and nothing stays once all is deleted", async () => {
+  const { phone, agent } = await joined({ consent: "2" });
+  await phone.store.addRecording(TASK, { id: "a", label: "w", times: new Float64Array([0, 0.5]), signal: new Float64Array([1, 2]), channels: 1 });
+  await agent.participant.step(phone.trainer);
+  await phone.store.charge("by a name", 2);
+  const { name, text } = await agent.heldFile();
+  assert.equal(name, "my-data-01234567.json");
+  const found = JSON.parse(text);
+  assert.deepEqual(found["left out, as it is secret"], ["bundle", "invitation", "keys"]);
+  const names = (await phone.store.keys(TASK)).filter((one) => !SECRET.includes(one)).sort();
+  assert.deepEqual(Object.keys(found.held), names);
+  for (const wanted of ["certificate", "consent", "consent-receipt", "definition", "rounds/1/receipt"]) assert.ok(names.includes(wanted), wanted);
+  assert.deepEqual(found.recordings[0].signal, [1, 2]);
+  assert.ok(!text.includes("come"), "the invitation is a secret");
+  await phone.store.forget(TASK);
+  await phone.store.forgetDevice();
+  assert.deepEqual([await phone.store.tasks(), [...(await phone.store.charges())]], [[], []]);
 });
 
 test("a receipt of another consent is not kept", async () => {
@@ -104,7 +139,7 @@ test("a phone that takes another's place joins a campaign that is full, and none
   phone.platform.enrolment = "full";
   const agent = await phone.invited();
   await agent.look();
-  assert.equal(await agent.participant.closed(true), null);
+  assert.equal((await agent.participant.entry(true)).closed, null);
   await agent.participant.join("come, it replaces one");
   assert.notEqual(phone.platform.certified, null);
   const late = new FakePhone(new FakePlatform());

@@ -70,7 +70,7 @@ const BRANCHES = {
   "rewards.js hearsay": ["RewardOutOfRange", "the reward, which CSP has signed: SP's word for it is not heard"],
   "rewards.js open": ["reward", SIGNED],
   "status.js closedBy": ["enrolment", JOINING],
-  "status.js requireStatus": ["claims_extended come_back ended enrolled enrolment next_round rounds state", OWN],
+  "status.js requireStatus": ["claims_extended come_back ended enrolled enrolment next_round now rounds state", OWN],
   "uploads.js FINAL": ["AlreadyCounted NotDrawn RoundNotOpen TaskFull TaskNotRunning TooLate WrongBase", RECORD],
   "uploads.js _hearEnd": ["end", SIGNED],
   "uploads.js _isDrawn": ["isDrawn", DRAWN],

@@ -40,14 +40,15 @@ test("a recording of the least seconds gives a window to train on and one to tes
 test("the plan is told in the order in which things happen", () => {
   const words = (/** @type {Record<string, unknown>} */ plan, settings = {}) => about.durationWords(definition(settings, {}, plan)).slice(0, -1);
   assert.deepEqual(words({}), ["The first round begins once 6 people have joined.", "There are 5 rounds.",
-    `The last day of rounds is ${formatTime(1_800_000_000)}.`, "A round is open for up to 1 hr.", "It closes early once everyone has sent."]);
+    `The last day of rounds is ${formatTime(1_800_000_000)}.`, "A round is open for 1 hr.", "With fewer than 6 contributions by then, it stays open once more as long.", "It closes early once everyone has sent."]);
+  assert.equal(words({}, { late: 600 })[3], "A round is open for 1 hr. For 10 min more, late contributions are taken.");
   assert.equal(words({}, { rounds: 1 })[1], "There is one round.");
   const study = { enrol_until: "2026-12-01T12:00:00Z", start_with: 50, every: "day at 18:00 Europe/Berlin", closes: "deadline", goal: 40 };
-  const [join, first, rounds, , open, early] = words(study);
+  const [join, first, rounds, , open, , early] = words(study);
   assert.match(join, /^You can join until .*2026/);
   assert.equal(first, "The first round begins once 50 people have joined.");
   assert.equal(rounds, "There are 5 rounds. They begin at 18:00 Europe/Berlin, one a day at most.");
-  assert.deepEqual([open, early], ["A round is open for up to 1 hr.", "It closes early with 40 contributions; later ones are not used."]);
+  assert.deepEqual([open, early], ["A round is open for 1 hr.", "It closes early with 40 contributions; later ones are not used."]);
 });
 
 test("pay is told by rule, with its deadline; or that there is none", () => {

@@ -11,7 +11,7 @@ const NOW = 1000;
 
 /** @param {string} invitation @param {number} [expires] */
 const linked = (invitation, expires = NOW + 1) =>
-  ({ task: TASK, invitation, kgc: "https://kgc", sp: "https://sp", kgcKey: new Uint8Array(32), spKey: new Uint8Array(32), expires, replaces: false });
+  ({ task: TASK, invitation, kgc: "https://kgc", sp: "https://sp", kgcKey: new Uint8Array(32), spKey: new Uint8Array(32), expires, place: "01234567", replaces: false });
 
 /** A phone that has opened one. @param {Record<string, unknown>} [kept] @param {number} [expires] */
 async function invited(kept = {}, expires) {

@@ -21,7 +21,7 @@ const standing = (changes, reached = true) => standingOf(/** @type {any} */ ({
 }), reached);
 
 /** @param {string} mine @param {string} [state] @param {number} [number] */
-const round = (mine, state = "open", number = 2) => ({ number, state, mine, deadline: null });
+const round = (mine, state = "open", number = 2) => ({ number, state, mine, until: null });
 
 for (const [name, words, changes, act] of /** @type {[string, RegExp, object, (string | null)?][]} */ ([
   ["the first round is waited for with a count and a time", /^The first round begins on 14 Nov 2026.*12 people of at least 20/s, { next: 1_794_636_000, enrolled: 12 }],
@@ -64,4 +64,7 @@ test("without a connection nothing is said to be sent", () => {
   const sending = { rounds: [round("sending")], now: { ...IDLE, kind: "sending", round: 2, done: 5, of: 9 } };
   assert.match(standing(sending).text, /is being sent/);
   assert.match(standing(sending, false).text, /is sent when the connection is back/);
+  const said = standing({ rounds: [round("none")] }, false); // before it was trained
+  assert.match(said.text, /is kept, and is sent when the connection is back/);
+  assert.equal(said.act, null);
 });

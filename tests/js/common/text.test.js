@@ -5,7 +5,7 @@ import { test } from "node:test";
 
 import { Refusal } from "#web/common/api.js";
 import { readServices, said, translated } from "#web/common/said.js";
-import { bestLanguage, endingWords, isSaid, LANGUAGES, listOf, speak, t, withNodes } from "#web/common/text.js";
+import { bestLanguage, directionOf, endingWords, isSaid, LANGUAGES, listOf, readAs, readersLanguages, speak, t, withNodes } from "#web/common/text.js";
 
 const WEB = new URL("../../../src/crowdfl/web/", import.meta.url);
 const PAGES = ["phone", "tasks", "console", "requester"];
@@ -113,6 +113,14 @@ test("a sentence has its places filled and its number in the right form", () => 
   assert.throws(() => t("a.people", { count: 1 }), /needs place/);
   assert.throws(() => t("a.nothing"), /no catalogue/);
   assert.equal(listOf(["a", "b", "c"], "disjunction"), "a, b or c".replace(" or", ", or"));
+});
+
+test("a reader may be another than the browser says, and reads in a direction", () => {
+  readAs(["fa", "de"]);
+  assert.deepEqual(readersLanguages(), ["fa", "de"]);
+  readAs(null);
+  assert.ok(readersLanguages().length);
+  assert.deepEqual(["ar-EG", "he", "en", "zh-Hans"].map(directionOf), ["rtl", "rtl", "ltr", "ltr"]);
 });
 
 test("the reader's first language that is spoken is chosen", () => {

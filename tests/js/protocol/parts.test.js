@@ -48,9 +48,10 @@ test("a link gives the invitation back to the letter", async () => {
   for (const given of links.good) {
     const url = new URL(given.link);
     for (const fragment of [url.hash, url.hash.slice(1)]) {
-      const { kgcKey, spKey, ...found } = parseLink(fragment, url.origin);
+      const { kgcKey, spKey, place, ...found } = parseLink(fragment, url.origin);
       const { task, invitation, kgc, sp, expires, device } = given;
       assert.deepEqual(found, { task, invitation, kgc, sp, expires, replaces: device > 1 });
+      assert.match(place, /^[0-9a-f]{8}$/);
       assert.deepEqual([hex(kgcKey), hex(spKey)], [given.kgc_key, given.sp_key]);
       const document = found.invitation.slice(found.invitation.indexOf(" ") + 1);
       assert.equal((await openDocument(document, "invitation", fromHex(links.requester))).task, task);
@@ -63,7 +64,7 @@ test("a link to a listed task holds no invitation: SP is asked for one", () => {
     const url = new URL(given.link);
     const { kgcKey, spKey, ...found } = parseLink(url.hash, url.origin);
     const { task, kgc, sp } = given;
-    assert.deepEqual(found, { task, invitation: "", kgc, sp, expires: null, replaces: false });
+    assert.deepEqual(found, { task, invitation: "", kgc, sp, expires: null, place: "", replaces: false });
     assert.deepEqual([hex(kgcKey), hex(spKey)], [given.kgc_key, given.sp_key]);
   }
 });

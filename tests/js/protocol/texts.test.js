@@ -25,6 +25,8 @@ for (const [languages, found] of /** @type {const} */ ([
 test("what is not translated is read as the task says it", () => {
   const german = textsIn(BODY, ["de"]);
   assert.deepEqual([german.purpose, german.terms, german.word("walking"), german.word("sitting")], ["Gehen erkennen", "None", "Gehen", "sitting"]);
+  assert.deepEqual(german.languages, { purpose: "de", terms: "en", readers: "en", consent: "de" });
+  assert.deepEqual(["walking", "sitting"].map(german.wordLanguage), ["de", "en"]);
   assert.deepEqual(german.consent, { version: "2", text: "Wir messen.", language: "de" });
   assert.deepEqual(textsIn(BODY, ["zh-CN"]).consent, { version: "2", text: "We measure.", language: "" });
   assert.equal(textsIn({ ...BODY, consent: { version: "", text: "" } }, ["en"]).consent, null);

@@ -172,7 +172,7 @@ def _more(waited: Wait, task: str, status: Mapping[str, Any], now: float) -> str
     if waited.code in ("money", "unannounced") and "to_fund" in status:
         return f": `crowdfl task fund {task} {amount_words(status['to_fund'])}` pays for all rounds"
     if waited.code == "uploads":
-        left = max(0.0, status["rounds"][-1]["deadline"] - now)
+        left = max(0.0, status["rounds"][-1]["last_call"] - now)
         return f"; the window closes in {span_words(left)}, or once all have come"
     if waited.code == "you":
         return f": `crowdfl task resume {task}`"

@@ -247,7 +247,7 @@ class Participant:
         keys_ = self.keys
         if definition.consent.version and not self.blobs.has("consent"):
             language = definition.language_for(self.language, consent=True)
-            agreed = Consent.of(definition, keys_.signing.public, self.now(), language)
+            agreed = Consent.of(definition, keys_.signing.public, self._platform_time(), language)
             self.blobs.put("consent", agreed.sign(keys_.signing).encode())
         if not self.blobs.has("certificate"):
             enrolled = enrol(self.kgc, definition, invitation or self._recruited(definition), keys_, self.kgc_key)
@@ -295,6 +295,11 @@ class Participant:
             self.blobs.put(CONSENT_COPY, consent_copy(self.definition, consent, receipt).encode())
             self.on_event("agreed", {"version": self.definition.consent.version, "copy": CONSENT_COPY})
         return True
+
+    def _platform_time(self) -> float:
+        """By SP's clock, where it tells: this device's may be wrong."""
+        told = self.sp.status(self.task).get("now")
+        return float(told) if isinstance(told, int | float) and 0 <= told < 1e11 else self.now()
 
     def _require_room(self, *, takes_place: bool) -> None:
         """Before the invitation is used up: a task that takes nobody says so."""

@@ -143,7 +143,7 @@ class People:
         for round_ in store.rounds(task):
             upload = None if round_.asked else store.upload(task, round_.number, who)
             if upload is not None:
-                store.drop_uploads(task, round_.number, [upload])
+                store.drop_uploads(task, round_.number, [upload], damaged=False)
 
     def _erase(self, task: str, who: str) -> None:
         """The bytes, once the books say so; and those of rounds that are over, where no step will read them again."""
@@ -174,14 +174,28 @@ def compliance(store: SpStore, task: str) -> dict[str, Any]:
     sent = {one.number: {upload.who for upload in store.uploads(task, one.number)} for one in rounds}
     drawn = {one.number: store.drawn(task, one.number) for one in rounds}
     rows = [
-        {"who": who, "state": one.state, "came": _came(one), "sent": _of(who, sent), "drawn": _of(who, drawn)}
-        for who, one in ((one.identity.who, one) for one in people)
+        _roster_row(one) | {"sent": _of(one.identity.who, sent), "drawn": _of(one.identity.who, drawn)}
+        for one in people
     ]
     return {"rounds": [{"number": one.number, "opened": one.opened_at} for one in rounds], "people": rows}
 
 
 def _came(one: StoredParticipant) -> str:
     return "listed" if one.recruited else "invited"
+
+
+def _roster_row(one: StoredParticipant) -> dict[str, Any]:
+    """`joined`, `consent`: of a task with a consent text, when SP got it and its version."""
+    version = None if one.consent is None else Consent.read(Envelope.parse(one.consent, Consent.kind)).version
+    return {
+        "who": one.identity.who,
+        "state": one.state,
+        "came": _came(one),
+        "consent": version,
+        "joined": one.consented_at,
+        "withdrawn": one.withdrawn_at,
+        "replaced_by": one.replaced_by,
+    }
 
 
 def _of(who: str, by_round: Mapping[int, Collection[str]]) -> list[int]:

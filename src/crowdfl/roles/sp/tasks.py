@@ -199,6 +199,7 @@ class Tasks:
         settings = self._core.definition(task).settings
         return {
             "task": task,
+            "now": self._core.probably_now(),
             "state": found.state,
             "ended": None if found.end is None else found.end.coded(),
             "key": settings.key,
@@ -217,8 +218,9 @@ class Tasks:
                 {
                     "number": r.number,
                     "state": str(r.state),
-                    "deadline": r.deadline(settings),  # as if it were resumed when it was paused
-                    "last_call": r.last_call(settings),
+                    "last_call": r.last_call(
+                        settings
+                    ),  # its end, for everyone; as if it were resumed when it was paused
                     "uploads": uploads,
                     "drawn": drawn or None,  # how many; None: everyone is in it
                     # CSP never heard of it: nobody has learnt anything from its uploads.

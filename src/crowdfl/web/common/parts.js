@@ -6,8 +6,8 @@ import { chooseLanguage, isSaid, language, LANGUAGES, listOf, t } from "./text.j
 /** @typedef {Node | string | number | null | undefined | false} Child */
 /** @typedef {{ kind?: "main" | "danger" | "", label?: string, id?: string, small?: boolean, type?: "button" | "submit" }} ButtonOptions */
 
-/** A heading that takes the focus when its view opens. @param {string} text */
-export const title = (text) => h("h1", { tabindex: -1 }, text);
+/** A heading that takes the focus when its view opens. @param {string} text @param {Record<string, unknown>} [more] */
+export const title = (text, more) => h("h1", { tabindex: -1, ...more }, text);
 
 /** @param {string} heading @param {...Child} children */
 export const card = (heading, ...children) => h("section.card", null, h("h2", null, heading), ...children);

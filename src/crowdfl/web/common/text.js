@@ -12,11 +12,24 @@ const RIGHT_TO_LEFT = ["ar", "fa", "he", "ur"];
 const KEPT = "crowdfl language"; // in localStorage: the reader's own choice
 
 let spoken = "en";
+/** @type {readonly string[] | null} What its reader reads, where a page is told; else the browser says it. */
+let read = null;
 /** @type {Catalogue} */
 let sentences = {};
 
 /** The language that the page speaks now. */
 export const language = () => spoken;
+
+/** BCP 47 tags, the best first: the reader's own choice, what the browser says, and what the page speaks. @returns {readonly string[]} */
+export const readersLanguages = () => read ?? [kept() ?? "", ...globalThis.navigator?.languages ?? [], spoken].filter(Boolean);
+
+/** For a reader of these, whatever the browser says; null: as it says. @param {readonly string[] | null} languages */
+export function readAs(languages) {
+  read = languages;
+}
+
+/** Which way a language is written. @param {string} tag */
+export const directionOf = (tag) => (RIGHT_TO_LEFT.includes(tag.toLowerCase().split("-")[0]) ? "rtl" : "ltr");
 
 /** The first of the reader's languages that the pages speak. @param {readonly string[]} wanted BCP 47 tags. */
 export function bestLanguage(wanted) {
@@ -30,7 +43,7 @@ export function speak(code, ...catalogues) {
   sentences = Object.assign({}, ...catalogues);
   if (!globalThis.document) return;
   document.documentElement.lang = code;
-  document.documentElement.dir = RIGHT_TO_LEFT.includes(code) ? "rtl" : "ltr";
+  document.documentElement.dir = directionOf(code);
 }
 
 /** Speak the reader's language. @param {(code: string) => Promise<{ default: Catalogue }>} load The page's own catalogue. */
@@ -49,7 +62,7 @@ export function chooseLanguage(code) {
 
 function kept() {
   try {
-    return localStorage.getItem(KEPT);
+    return globalThis.localStorage?.getItem(KEPT) ?? null;
   } catch {
     return null; // a browser may refuse it
   }

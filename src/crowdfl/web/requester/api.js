@@ -16,7 +16,7 @@ const api = new Api("api/", () => localStorage.getItem(HALF) ?? "-", () => t("pa
  * @property {boolean} recruits Whether SP lets people in too.
  * @property {string} [currency] @property {string} step @property {string} consent @property {string[]} labels @property {string} folder
  */
-/** @typedef {{ number: number, state: string, uploads: number, drawn: number | null, deadline: number, last_call: number }} Round */
+/** @typedef {{ number: number, state: string, uploads: number, drawn: number | null, last_call: number }} Round */
 /** @typedef {{ state: string, ended: import("../web/common/text.js").Ending | null, enrolled: number, listed?: number | null, dropped: number, claim_seconds_left: number | null, rounds: Round[] }} Status */
 /** @typedef {{ name: string, amount: number, state: string }} Deposit */
 /** @typedef {{ name: string, source: string, target: string, amount: number }} Movement */

@@ -1,6 +1,6 @@
 // A new task, step by step: every setting, the phone's page beside it, and what it leads to before anything is sent.
 import { h } from "../web/common/dom.js";
-import { duration, formatTime, money } from "../web/common/format.js";
+import { bytes, duration, formatTime, money } from "../web/common/format.js";
 import { button, facts, form, messageOf, notice } from "../web/common/parts.js";
 import { said, translated } from "../web/common/said.js";
 import { language, LANGUAGES, listOf, t, together } from "../web/common/text.js";
@@ -14,7 +14,7 @@ import { control, hintOf, inForm, keyOf, spoken } from "./fields.js";
 /** @typedef {Record<string, Record<string, string | boolean>>} Values */
 /** @typedef {{ name: string, values: Values }} Start */
 /** @typedef {{ profile: string, parameters: number, widths: string, dealt: string, warnings: string[] }} Explanation */
-/** @typedef {{ errors: Record<string, string>, problem: string | null, named: string[], idle: string[] | null, explanation: Explanation | null, cost: number, body: any }} Answer */
+/** @typedef {{ errors: Record<string, string>, problem: string | null, named: string[], idle: string[] | null, explanation: Explanation | null, cost: number, upload: number, body: any }} Answer */
 
 const DRAFT = "crowdfl-draft";
 const PAUSE_MS = 350;
@@ -210,13 +210,13 @@ class Maker {
   }
 
   /** @param {Answer} answer */
-  #show({ errors, problem, named, idle, explanation, cost, body }) {
+  #show({ errors, problem, named, idle, explanation, cost, upload, body }) {
     this.#mark(errors, named);
     if (idle) for (const [key, { element }] of this.#inputs) element.hidden = idle.includes(key);
     const count = Object.keys(errors).length;
     this.#verdict.className = `headline ${explanation ? "good" : "bad"}`;
     if (explanation) {
-      this.#verdict.textContent = t("create.fits", { count: explanation.parameters });
+      this.#verdict.textContent = upload ? t("create.fits", { size: bytes(upload) }) : t("create.fitsPlain");
       this.#answer.replaceChildren(timeline(body), ...explained(explanation, cost && money(cost, body.settings.currency)));
       this.#timeline.replaceChildren(h("h3", null, t("time.title")), timeline(body));
       this.#preview.show(body);
@@ -277,11 +277,14 @@ class Maker {
 /** A language by its name, in the reader's. @param {string} tag */
 const nameOf = (tag) => new Intl.DisplayNames(language(), { type: "language" }).of(tag) ?? tag;
 
-/** The phone's own page with the invitation as people would see it, in any language that it speaks. */
+/** @param {string} code */
+const languageOption = (code) => h("option", { value: code, lang: code, selected: code === language() }, LANGUAGES[code] ?? new Intl.DisplayNames(code, { type: "language" }).of(code) ?? code);
+
+/** The phone's own page with the invitation as people would see it, in any language that it speaks or that the task is written in. */
 class Preview {
   #frame = /** @type {HTMLIFrameElement} */ (h("iframe.phone", { src: "preview.html", title: t("create.phone") }));
   #code = /** @type {HTMLSelectElement} */ (h("select", { id: "preview-language", onchange: () => this.show() },
-    ...Object.entries(LANGUAGES).map(([code, name]) => h("option", { value: code, lang: code, selected: code === language() }, name))));
+    ...Object.keys(LANGUAGES).map((code) => languageOption(code))));
   /** @type {any} */
   #definition = null;
   #ready = false;
@@ -295,9 +298,19 @@ class Preview {
     this.element = h("div.preview", null, h("label", { for: "preview-language" }, t("create.phone")), this.#code, this.#frame);
   }
 
+  /** Whoever reads a language that the page does not speak reads the task in it all the same. @param {readonly string[]} written */
+  #offer(written) {
+    const codes = [...new Set([...Object.keys(LANGUAGES), ...written])];
+    if (codes.join() === [...this.#code.options].map(({ value }) => value).join()) return;
+    const chosen = this.#code.value;
+    this.#code.replaceChildren(...codes.map(languageOption));
+    this.#code.value = codes.includes(chosen) ? chosen : language();
+  }
+
   /** What people would see; the last form that fitted stays. @param {any} [definition] */
   show(definition = this.#definition) {
     this.#definition = definition;
+    if (definition) this.#offer([definition.language, ...Object.keys(definition.texts)]);
     if (this.#ready && definition) this.#frame.contentWindow?.postMessage({ definition, code: this.#code.value }, location.origin);
   }
 }
@@ -313,7 +326,7 @@ export function timeline({ plan, settings, rounds_until: last, claims_until: unt
   const steps = [
     [t("time.join"), plan.enrol_until ? t("time.until", { when: at(plan.enrol_until), count: settings.max_participants }) : t("time.toTheLast", { count: settings.max_participants })],
     [t("time.first"), listOf(first)],
-    [t("time.rounds", { count: settings.rounds }), together(pace, draw, t("time.open", { time: duration(settings.window) }), closes)],
+    [t("time.rounds", { count: settings.rounds }), together(pace, draw, t("time.open", { time: duration(settings.window) }), settings.late > 0 && t("time.late", { time: duration(settings.late) }), closes)],
     [t("time.last"), t("time.lastText", { when: formatTime(last) })],
     settings.budget ? [t("time.claims"), t(claimsEarly(settings) ? "time.claimsEarly" : "time.claimsText", { when: formatTime(until) })] : null,
   ];

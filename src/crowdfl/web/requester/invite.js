@@ -9,7 +9,7 @@ import { isOver } from "./list.js";
 
 /** @typedef {import("./api.js").Task} Task */
 /** @typedef {import("./api.js").Standing} Standing */
-/** @typedef {{ number: number | null, file: string | null, link: string | null, who: string | null, state: string, came?: string, sent: number[], drawn: number[] }} Person A person, or an invitation that nobody has used. */
+/** @typedef {{ number: number | null, file: string | null, link: string | null, replaces: string | null, who: string | null, state: string, came?: string, sent: number[], drawn: number[], consent?: string | null, joined?: number | null, withdrawn?: number | null, replaced_by?: string | null }} Person A person, or an invitation that nobody has used. */
 /** @typedef {{ invitations: Person[], rounds: { number: number, opened: number }[], folder: string, no_phones: string | null }} People */
 
 const SHOWN = 25;
@@ -100,6 +100,7 @@ class PeopleList {
       h("div.inline", null, labelled("people-filter", t("people.filter"), this.#filter),
         h("div.row", null, ...this.#files(people))),
       table(t("people.title", { count: chosen.length }), columns, chosen.slice(0, most).map((person) => this.#row(person, open)), { numbers: [0], empty: t("people.none") }),
+      all.some(({ who }) => who) && h("details", { id: "roster" }, h("summary", null, t("people.rosterTitle")), rosterTable(people)),
       chosen.length > most && button(t("people.more", { count: chosen.length - most }), () => { this.#most += 10 * SHOWN; this.#draw(); }, { id: "more-people" }),
     ];
   }
@@ -111,6 +112,7 @@ class PeopleList {
     return [
       button(t("people.csv"), () => save(`invitations-${name}.csv`, invitationsCsv(people))),
       button(t("people.compliance"), () => save(`compliance-${name}.csv`, complianceCsv(people))),
+      button(t("people.roster"), () => save(`roster-${name}.csv`, rosterCsv(people))),
       this.task.consent && actionButton(t("people.consents"), this.#trouble, async () => save(`consents-${name}.csv`, consentsCsv(await get(`tasks/${this.task.task}/consents`, this.signal)))),
       links && h("a.button", { href: `#/tasks/${this.task.task}/sheet` }, t("sheet.title")),
     ].filter((one) => typeof one === "object");
@@ -118,7 +120,7 @@ class PeopleList {
 
   /** @param {Person} person @param {number} open */
   #row(person, open) {
-    const { number, link, file, who, state, sent, came } = person;
+    const { number, link, file, replaces, who, state, sent, came } = person;
     const last = sent.at(-1);
     const named = number ?? who ?? "";
     const [code, done] = [h("div"), h("span.good", { role: "status" })];
@@ -133,7 +135,7 @@ class PeopleList {
     const replace = who && HERE.includes(state) && button(t("replace.action"), () => this.#replace(person), { small: true, label: t("replace.of", { who }) });
     const actions = h("div.row", null, ...(who ? [replace] : [copy, show, !link && file && h("span.link", null, file)]).filter((one) => !!one), done, code);
     const by = came === "listed" ? ` · ${t("people.listed")}` : "";
-    return [number ?? "", h(`span.state${owes(person, open) ? ".warn" : ""}`, null, t(`person.${state}`), by),
+    return [replaces === null ? number ?? "" : h("span", null, `${number} `, h("strong.warn", null, t("people.replaces", { replaces }))), h(`span.state${owes(person, open) ? ".warn" : ""}`, null, t(`person.${state}`), by),
       last ? t("people.sentIn", { number: last }) : who ? t("people.neverSent") : "", who ? h("code", null, who) : "", actions];
   }
 
@@ -163,14 +165,47 @@ const quoted = (text) => (/[\u0022,\r\n]/.test(text) ? QUOTE + text.replaceAll(Q
 const csv = (rows) => rows.map((row) => `${row.map((cell) => quoted(String(cell ?? ""))).join(",")}\r\n`).join("");
 
 /** For a mail merge: columns keep their names in every language, as programs read them. @param {People} people */
-export const invitationsCsv = ({ invitations }) => csv([["invitation", "state", "participant", "sent", "link"],
-  ...invitations.map(({ number, state, who, sent, link }) => [number, state, who, sent.join(" "), link])]);
+export const invitationsCsv = ({ invitations }) => csv([["invitation", "replaces", "state", "participant", "sent", "link"],
+  ...invitations.map(({ number, replaces, state, who, sent, link }) => [number, replaces, state, who, sent.join(" "), link])]);
 
-/** A row for each person and round, with the day on which the round opened. @param {People} people */
+/** @typedef {"sent" | "missing" | "unasked"} RoundState */
+
+/**
+ * What became of a round for one person: nobody is missed who could not have sent. Of a person with two phones one counts.
+ * @param {Person} person @param {{ number: number, opened: number }} round @param {readonly Person[]} all @returns {RoundState}
+ */
+export function roundState({ who, state, sent, drawn, withdrawn = null }, { number, opened }, all) {
+  if (sent.includes(number)) return "sent";
+  if (drawn.length && !drawn.includes(number)) return "unasked";
+  const before = all.some((one) => one.replaced_by === who && one.sent.includes(number));
+  const gone = ["replaced", "left"].includes(state) || (withdrawn !== null && withdrawn <= opened);
+  return before || gone ? "unasked" : "missing";
+}
+
+/** Seconds as a moment that people and programs read. @param {number | null | undefined} at */
+const moment = (at) => (typeof at === "number" ? new Date(at * 1000).toISOString().slice(0, 16).replace("T", " ") : "");
+
+/** A row for each person, a column for each round; times are UTC. @param {People} people */
+export function rosterCsv({ invitations, rounds }) {
+  const named = ["participant", "invitation", "replaces", "replaced_by", "state", "consent", "agreed", "withdrawn"];
+  return csv([[...named, ...rounds.map(({ number }) => `round ${number}`)], ...invitations.filter(({ who }) => who).map((one) =>
+    [one.who, one.number, one.replaces, one.replaced_by ?? "", one.state, one.consent ?? "", moment(one.joined), moment(one.withdrawn),
+      ...rounds.map((round) => roundState(one, round, invitations))])]);
+}
+
+/** @param {People} people */
+function rosterTable({ invitations, rounds }) {
+  const rows = invitations.filter(({ who }) => who).slice(0, 10 * SHOWN).map((one) => [h("code", null, one.who), one.number ?? "", t(`person.${one.state}`), one.consent ?? "",
+    one.joined ? formatTime(one.joined) : "", rounds.map((round) => `${round.number}: ${t(`roundState.${roundState(one, round, invitations)}`)}`).join(" · "),
+    one.replaced_by ? h("code", null, one.replaced_by) : "", one.withdrawn ? formatTime(one.withdrawn) : ""]);
+  return table(t("people.rosterTitle"), ["who", "number", "state", "consent", "agreed", "rounds", "replacedBy", "withdrawn"].map((name) => t(`column.${name}`)), rows, { numbers: [1] });
+}
+
+/** A row for each person and round, with the day on which the round opened; `expected`: whether this person could have sent. @param {People} people */
 export function complianceCsv({ invitations, rounds }) {
   const day = (/** @type {number} */ opened) => new Date(opened * 1000).toISOString().slice(0, 10);
-  return csv([["participant", "invitation", "came", "state", "round", "day", "expected", "sent"], ...invitations.filter(({ who }) => who).flatMap(({ who, number, came = "", state, sent, drawn }) =>
-    rounds.map((round) => [who, number, came, state, round.number, day(round.opened), !drawn.length || drawn.includes(round.number) ? 1 : 0, sent.includes(round.number) ? 1 : 0]))]);
+  return csv([["participant", "invitation", "came", "state", "round", "day", "expected", "sent"], ...invitations.filter(({ who }) => who).flatMap((person) =>
+    rounds.map((round) => [person.who, person.number, person.came ?? "", person.state, round.number, day(round.opened), roundState(person, round, invitations) === "unasked" ? 0 : 1, person.sent.includes(round.number) ? 1 : 0]))]);
 }
 
 const CONSENT = ["who", "state", "version", "language", "agreed", "received", "withdrawn", "document"];
@@ -185,10 +220,10 @@ function save(name, text) {
   setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }
 
-/** To print and to cut apart: those that nobody has used. @param {AbortSignal} signal @param {string} id */
+/** To print and to cut apart: those that nobody has used, and that take nobody's place: such a one is for one person, by hand. @param {AbortSignal} signal @param {string} id */
 export async function sheetView(signal, id) {
   const [task, people] = await Promise.all([get(`tasks/${id}`, signal), get(`tasks/${id}/invitations`, signal)]);
-  const usable = /** @type {People} */ (people).invitations.filter(({ link, state }) => link && state === "unused");
+  const usable = /** @type {People} */ (people).invitations.filter(({ link, state, replaces }) => link && state === "unused" && replaces === null);
   const [list, progress] = [h("ul.sheet"), h("p.screen", { role: "status" })];
   const one = (/** @type {Person} */ { number }, /** @type {string} */ picture) => h("li", null, h("h2", null, task.purpose),
     h("img", { src: picture, alt: t("invite.codeOf", { number: number ?? 0 }) }), h("p", null, t("sheet.how")), h("p", null, t("sheet.number", { number: number ?? 0 })));

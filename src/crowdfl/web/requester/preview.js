@@ -1,8 +1,8 @@
 // The phone's own invitation, of a task that does not exist yet: the page around this one sends its definition.
-import { language, speak } from "../web/common/text.js";
+import { bestLanguage, language, readAs, speak } from "../web/common/text.js";
 import { aboutView } from "../phone/app/views/about.js";
 
-/** @typedef {{ definition: any, code: string }} Shown The definition's body, and the language to show it in. */
+/** @typedef {{ definition: any, code: string }} Shown The definition's body, and its reader's language. */
 
 const TASK = "0".repeat(64);
 
@@ -14,7 +14,9 @@ let latest = null;
 
 /** @param {Shown} shown */
 async function show(shown) {
-  const { definition, code } = (latest = shown);
+  const { definition, code: read } = (latest = shown);
+  const code = bestLanguage([read]);
+  readAs([read]);
   if (code !== language() || !document.querySelector("h1")) {
     const texts = await Promise.all(["web/common", "phone"].map((folder) => import(`./${folder}/text/${code}.js`)));
     if (latest !== shown) return; // files may come in another order than they were asked for

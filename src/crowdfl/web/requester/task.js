@@ -43,7 +43,7 @@ async function watch(task, place, listeners, signal) {
   while (!signal.aborted) {
     try {
       const standing = /** @type {Standing} */ (await get(`tasks/${task.task}/status`, signal));
-      const now = JSON.stringify({ ...standing, now: 0, status: { ...standing.status, claim_seconds_left: 0 } });
+      const now = JSON.stringify({ ...standing, now: 0, status: { ...standing.status, now: 0, claim_seconds_left: 0 } });
       if (now !== before) {
         place.replaceChildren(standingCard(task, standing));
         for (const listener of listeners) listener(standing);

@@ -17,6 +17,8 @@ from crowdfl.durations import duration
 from crowdfl.effects import idle_settings, idle_training
 from crowdfl.errors import CrowdFLError, SettingsError
 from crowdfl.protocols.registry import PROFILES
+from crowdfl.protocols.shares.round.upload import upload_bytes
+from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.roles.defining import DECIDED, WATCH_TASK, Explanation, defined, explained
 from crowdfl.roles.phones import phone_obstacle
 from crowdfl.schema import Settings, duration_of, is_section, settable, types_of
@@ -111,6 +113,7 @@ class Answer:
     idle: list[str] | None = None  # the fields that would do nothing, which the page hides; None: not known
     explanation: Any = None
     cost: int = 0  # of all rounds, in millionths
+    upload: int = 0  # bytes that a phone sends in a round; 0: of a profile that phones have no part in
     body: Any = None  # of the definition, as a phone shows it
 
 
@@ -128,7 +131,8 @@ def answer(values: Values, now: float) -> Answer:
         body = definition.body() | (
             {"recruiter": "00" * 32} if definition.recruits else {}
         )  # SP's key, once it is signed
-        return Answer(idle=idle, explanation=told, cost=cost, body=body)
+        sent = upload_bytes(SharesShape(definition.spec)) if settings.profile == "shares" else 0
+        return Answer(idle=idle, explanation=told, cost=cost, upload=sent, body=body)
     except CrowdFLError as wrong:
         words = str(wrong)
         return Answer(problem=words, named=_named(words), idle=idle)

@@ -190,9 +190,15 @@ class RequesterActions:
         found = self.requester.sp.compliance(task)
         rows = {one["who"]: one for one in found["people"]}
         now = self.requester.clock.now()
-        own = [_invitation(path, page, used, rows, now) for path in self._files(task)]
+        files = self._files(task)
+        named_files = _places(files)
+        own = [_invitation(path, page, used, rows, now, named_files) for path in files]
         named = {one["who"] for one in own}
-        others = [{"number": None, "link": None, "file": None, **rows[who]} for who in rows if who not in named]
+        others = [
+            {"number": None, "link": None, "file": None, "replaces": None, **rows[who]}
+            for who in rows
+            if who not in named
+        ]
         return {
             "invitations": [*own, *others],
             "rounds": found["rounds"],
@@ -247,19 +253,39 @@ class RequesterActions:
         return phone_page(self.settings) if phone_obstacle(self.requester.definition(task)) is None else None
 
 
+def _places(files: Sequence[Path]) -> dict[tuple[str, int], int]:
+    """The number of the file with each place's devices; a damaged one hides no other."""
+    found = dict[tuple[str, int], int]()
+    for path in files:
+        with contextlib.suppress(CrowdFLError):
+            opened = Ticket.parse(read_invitation(path).invitation).opened
+            found[opened.number, opened.device] = _number(path)
+    return found
+
+
 def _invitation(
-    path: Path, page: str | None, used: Mapping[tuple[str, int], str], rows: Mapping[str, Any], now: float
+    path: Path,
+    page: str | None,
+    used: Mapping[tuple[str, int], str],
+    rows: Mapping[str, Any],
+    now: float,
+    files: Mapping[tuple[str, int], int],
 ) -> dict[str, Any]:
     """One file, and what became of it; with a page for phones, its link. One that is damaged hides no other."""
     about = {"number": _number(path), "file": str(path)}
     try:
         invitation = Ticket.parse(read_invitation(path).invitation).opened
     except CrowdFLError:
-        return about | {"link": None, "who": None, "state": "damaged", "sent": [], "drawn": []}
+        return about | {"link": None, "replaces": None, "who": None, "state": "damaged", "sent": [], "drawn": []}
     who = used.get((invitation.number, invitation.device))
     fresh = "unused" if who is None and invitation.expires > now else "expired" if who is None else "joining"
     row = rows.get(who or "", {"who": who, "state": fresh, "sent": [], "drawn": []})
-    return {**about, "link": None if page is None else link_of(path, page), **row}
+    before = (
+        invitation.number,
+        invitation.device - 1,
+    )  # whose place it takes: by the file, else by the name in the task
+    replaces = None if invitation.device == 1 else str(files.get(before, used.get(before, "?")))
+    return {**about, "replaces": replaces, "link": None if page is None else link_of(path, page), **row}
 
 
 def _number(path: Path) -> int:

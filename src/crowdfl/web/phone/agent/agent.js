@@ -5,6 +5,7 @@
 
 import { ClaimRefused, Forgotten, NotAuthenticated, NotReady, TaskNotRunning, TooLate, passes, wordsOf } from "../protocol/errors.js";
 import { UNDER_WAY, total } from "./claiming.js";
+import { heldFile } from "./export.js";
 import { Participant } from "./participant.js";
 import { keepWords, reminderState, subscribe } from "./reminders.js";
 import { Backoff, retry, sleep as sleepFor, uniform } from "./retry.js";
@@ -63,9 +64,9 @@ export class Agent {
     return this.participant.look();
   }
 
-  /** Why nobody can join now with such an invitation; null if somebody can. */
-  closed() {
-    return this.participant.closed(this._invitation.replaces);
+  /** Why nobody can join now with such an invitation, null if somebody can; and how far this device's clock is ahead. */
+  entry() {
+    return this.participant.entry(this._invitation.replaces);
   }
 
   /** The owner accepts averages of so few people; and, all the same, a platform that may be all others. @param {number} least @param {boolean} [allTheSame] */
@@ -85,6 +86,11 @@ export class Agent {
     const { definition } = await this.participant.context.papers();
     const text = this.participant.context.protocol.consentCopy(definition.body, consent, receipt ?? null);
     return { name: `consent-${this.task.slice(0, 8)}.json`, text };
+  }
+
+  /** All that this device holds of the task, as a file. */
+  heldFile() {
+    return heldFile(this._store, this.task);
   }
 
   /** Where SP's word and CSP's signed record differ, as a file with both, and whom to send it to; null if they do not. */

@@ -19,6 +19,7 @@ export const PAY_STATES = ["earned", "claimed", "no_destination", "waiting", "pa
 /**
  * @typedef {object} Status Where SP says that a task stands.
  * @property {string} state
+ * @property {number} [now] The platform's time; seconds since 1970.
  * @property {string} [epoch]
  * @property {number} [dropped]
  * @property {string | null} [claims_extended] CSP's signed word that the last day of claims is later.
@@ -27,7 +28,7 @@ export const PAY_STATES = ["earned", "claimed", "no_destination", "waiting", "pa
  * @property {number | null} [next_round] When it opens, if its plan says; seconds since 1970.
  * @property {number} [come_back] In how many seconds a phone with nothing to do looks again.
  * @property {import("./holdings.js").Ending | null} [ended]
- * @property {{number: number, state: string, deadline: number, uploads?: number, drawn?: number | null, unused?: boolean}[]} rounds
+ * @property {{number: number, state: string, last_call: number, uploads?: number, drawn?: number | null, unused?: boolean}[]} rounds
  */
 
 /** SP's word of each round that was claimed, in millionths. @typedef {{paid: Map<number, bigint>, unused: Map<number, bigint>, disputed: Map<number, bigint>}} ClaimAnswer */

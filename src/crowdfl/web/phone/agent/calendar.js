@@ -22,7 +22,7 @@ export function openings({ plan, settings }, { now, next = null, done = 0 }) {
   for (let round = done + 1; round <= settings.rounds && found.length < MOST; round++) {
     const at = daily === null ? earliest : nextTime(daily, earliest);
     if (at === null) return [];
-    found.push({ round, at, until: at + settings.window });
+    found.push({ round, at, until: at + settings.window + (settings.late ?? 0) });
     if (plan.every === null) break; // the next follows when this one is over, and nobody knows when
     earliest = Math.max(at + settings.window, at + (apart ?? 0));
   }

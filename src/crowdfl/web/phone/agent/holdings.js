@@ -12,7 +12,7 @@ import { MOST_UNSHOWN } from "../protocol/limits.js";
  * @property {string} state
  * @property {Ending | null} ended How it ended.
  * @property {number} enrolled
- * @property {{number: number, state: string, deadline: number}[]} rounds
+ * @property {{number: number, state: string, until: number}[]} rounds `until`: when its last upload is taken; seconds since 1970.
  * @property {number | null} next When the next round opens, if its plan says; seconds since 1970.
  * @property {number} at Seconds since 1970, by this device's clock.
  * @property {number | null} over When this device first saw it over.

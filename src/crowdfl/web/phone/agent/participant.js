@@ -8,7 +8,7 @@ import { ParticipantContext } from "./participant_context.js";
 import { Claims, UNDER_WAY } from "./claiming.js";
 import { evidenceCopy, heeded } from "./evidence.js";
 import { named } from "./holdings.js";
-import { closedBy, requireRoom } from "./status.js";
+import { clockAhead, closedBy, requireRoom } from "./status.js";
 import { KeptModel } from "./model.js";
 import { PayTo } from "./pay.js";
 import { Rewards } from "./rewards.js";
@@ -50,9 +50,10 @@ export class Participant {
     return { definition, shares };
   }
 
-  /** Why nobody can join now, by the platform's word for it; null if somebody can. @param {boolean} [takesPlace] As `closedBy`'s. */
-  async closed(takesPlace = false) {
-    return closedBy(await this.context.status(), takesPlace);
+  /** Why nobody can join now, by the platform's word for it, null if somebody can; and how far this device's clock is ahead. @param {boolean} [takesPlace] As `closedBy`'s. */
+  async entry(takesPlace = false) {
+    const status = await this.context.status();
+    return { closed: closedBy(status, takesPlace), ahead: clockAhead(status, this.context.now()) };
   }
 
   async _papers() {
@@ -79,7 +80,7 @@ export class Participant {
   async agree(language) {
     const { definition } = await this._papers(); // also if the owner was faster than the look that keeps it
     await this.kept.makeKeys(this.context.protocol.newKeys);
-    const consent = await this.context.protocol.signConsent(definition, await this.context.keys(), this.context.now(), language);
+    const consent = await this.context.protocol.signConsent(definition, await this.context.keys(), (await this.context.status()).now ?? this.context.now(), language);
     if (!(await this.hasJoined())) await this.kept.put("consent", consent);
   }
 
@@ -263,7 +264,7 @@ export class Participant {
   /** What the owner is shown while there is no network; written where it has changed. @param {Status} status */
   async _keepStatus(status) {
     const before = /** @type {KeptStatus | undefined} */ (await this.kept.get("status"));
-    const rounds = status.rounds.map(({ number, state, deadline }) => ({ number, state, deadline }));
+    const rounds = status.rounds.map(({ number, state, last_call: until }) => ({ number, state, until }));
     const next = status.next_round ?? null;
     const over = UNDER_WAY.includes(status.state) ? null : (before?.over ?? this.context.now());
     const now = { state: status.state, ended: status.ended ?? null, enrolled: status.enrolled ?? 0, rounds, next, over };

@@ -7,7 +7,7 @@ import { BONUS } from "../protocol/rewards.js";
 import { UNDER_WAY, total } from "./claiming.js";
 import { Holdings } from "./holdings.js";
 import { reasonFor } from "./pay.js";
-import { CHARGE } from "./uploads.js";
+import { CHARGE, CONTRIBUTION } from "./uploads.js";
 
 /** @typedef {"none" | "training" | "sending" | "arrived" | "late" | "unused" | "refused" | "nothing" | "undrawn"} Mine */
 
@@ -15,7 +15,7 @@ import { CHARGE } from "./uploads.js";
  * @typedef {object} RoundView
  * @property {number} number
  * @property {string} state What SP said last: open, ..., rewarded, aborted.
- * @property {number | null} deadline Seconds since 1970.
+ * @property {number | null} until When its last upload is taken; seconds since 1970.
  * @property {Mine} mine What became of this participant's update.
  * @property {number | null} accuracyBefore On the owner's held-out data.
  * @property {number | null} accuracyAfter
@@ -132,14 +132,16 @@ async function roundsOf(kept, status, paid, words) {
 }
 
 /**
- * @param {Holdings} kept @param {number} number @param {boolean} paid @param {{state: string, deadline: number}} [known] @param {import("./api.js").PayWord} [word]
+ * @param {Holdings} kept @param {number} number @param {boolean} paid @param {{state: string, until: number}} [known] @param {import("./api.js").PayWord} [word]
  * @returns {Promise<RoundView>}
  */
 async function roundOf(kept, number, paid, known, word) {
-  const [before, average, reward, trained, receipt, lost, refused, nothing, noReward, givenUp, started, undrawn, answer] = await Promise.all(
+  const [before, average, reward, trained, receipt, lost, refused, noted, noReward, givenUp, started, undrawn, answer] = await Promise.all(
     /** @type {const} */ (["before", "average", "reward", "trained", "receipt", "lost-receipt", "refused", "nothing", "no-reward",
       "given-up", "started", "not-drawn", "answer"]).map((key) => kept.of(number, key)));
+  const said = (await kept.get(CONTRIBUTION))?.at ?? null;
   const state = known?.state ?? "unknown";
+  const nothing = noted?.said === said || state !== "open" ? noted : undefined; // what was said since then is still to be tried
   const sending = (await kept.hasAny(number, "upload")) ? "sending" : "none";
   const training = started !== undefined && state === "open" ? "training" : "none";
   // What was noted before ("nothing", "undrawn") stays until a receipt is there: what happens now comes first.
@@ -148,7 +150,7 @@ async function roundOf(kept, number, paid, known, word) {
   return {
     number,
     state,
-    deadline: known?.deadline ?? null,
+    until: known?.until ?? null,
     mine: receipt === undefined ? without : keptBody(receipt).late ? "late" : "arrived",
     accuracyBefore: before?.accuracy ?? null,
     accuracyAfter: average?.accuracy ?? null,

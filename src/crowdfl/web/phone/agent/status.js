@@ -20,14 +20,23 @@ export function requireStatus(status, rounds) {
   if (!isOptional(status.next_round, isCount) || !isOptional(status.enrolment, isShort)) throw impossible("its next round");
   if (!isOptional(status.come_back, isCount)) throw impossible("when to look again");
   if (!isOptional(status.enrolled, isCount)) throw impossible("how many have joined");
+  if (!isOptional(status.now, isCount)) throw impossible("its time");
   const known = new Set();
-  for (const { number, state, deadline, uploads, drawn } of status.rounds.map(tableOf)) {
+  for (const { number, state, last_call: until, uploads, drawn } of status.rounds.map(tableOf)) {
     if (!Number.isInteger(number) || number < 1 || number > rounds || known.has(number)) throw impossible("a round's number");
-    if (!isCount(deadline) || !isOptional(uploads, isCount) || !isOptional(drawn, isCount)) throw impossible(`round ${number}`);
+    if (!isCount(until) || !isOptional(uploads, isCount) || !isOptional(drawn, isCount)) throw impossible(`round ${number}`);
     if (!isShort(state)) throw impossible(`round ${number}`);
     known.add(number);
   }
   return status;
+}
+
+const CLOSE = 300; // seconds that a signature's time may differ from the platform's
+
+/** How many seconds this device's clock is ahead of the platform's; 0 where that makes no difference, or is not known. @param {Status} status @param {number} now */
+export function clockAhead({ now: theirs }, now) {
+  const ahead = typeof theirs === "number" ? now - theirs : 0;
+  return Math.abs(ahead) > CLOSE ? ahead : 0;
 }
 
 /** Why nobody can join, by what the platform says. @type {Record<string, string>} */

@@ -141,6 +141,11 @@ export class Store {
     return new Map(names.map((name, place) => [name.slice(CHARGED.length), found[place]]));
   }
 
+  /** What stays when tasks are forgotten: what they were charged. */
+  async forgetDevice() {
+    await this._tables.write({ clear: DEVICE });
+  }
+
   /** Everything of a task: keys, recordings, state. @param {string} task */
   async forget(task) {
     await this._tables.write({ clear: task });

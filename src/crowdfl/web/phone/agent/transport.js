@@ -16,7 +16,7 @@ const RESPONSE_LIMIT = 16 * 1024 * 1024; // bytes of an answer that holds no mod
 export const MODEL_LIMIT = 256 * 1024 * 1024;
 const SECONDS = 300; // for one exchange
 const DEADLINE = 120; // for all tries of one call
-const FARTHEST = 86400; // seconds that a service's clock may differ from this device's
+export const FARTHEST = 86400; // seconds that a service's clock may differ from this device's
 const NEWS = 60; // a smaller difference is no reason for a refusal
 
 /**

@@ -15,10 +15,15 @@ const BETWEEN = 20; // seconds from one activity to the next
 
 /** @param {DefinitionBody} definition */
 export function sensorsOf(definition) {
-  const [channels, slow] = [definition.training.channels ?? 6, slowNames(definition)];
+  const channels = definition.training.channels ?? 6;
   const motion = channels === 3 ? t("about.moved") : channels === 6 ? t("about.movedAndTurned") : t("about.otherSensors", { channels });
-  const names = listOf(slow.map((name) => t(`sensor.${name}`)));
-  return together(motion, slow.length > 0 && t("about.beside", { sensors: names }));
+  return together(motion, extraSensors(definition));
+}
+
+/** The sensors beside motion, which ask for permissions of their own; "" without any. @param {DefinitionBody} definition */
+export function extraSensors(definition) {
+  const names = listOf(slowNames(definition).map((name) => t(`sensor.${name}`)));
+  return names && t("about.beside", { sensors: names });
 }
 
 /** @param {DefinitionBody} definition */
@@ -57,7 +62,8 @@ export function durationWords(definition) {
     plan.start_at === null ? t("about.firstWith", { count }) : t("about.firstAt", { when: momentOf(plan.start_at), count }),
     roundsLine(definition),
     t("about.lastDay", { when: formatTime(definition.rounds_until) }),
-    t("about.openFor", { long: duration(settings.window) }),
+    together(t("about.openFor", { long: duration(settings.window) }), settings.late > 0 && t("about.openLate", { long: duration(settings.late) })),
+    t("about.openLonger", { count: settings.min_participants }),
     plan.goal !== null && t("about.earlyGoal", { count: plan.goal }),
     plan.closes === "everyone" && t("about.earlyEveryone"),
     settings.per_round == null ? t("about.everyRound") : t("about.drawn", { count: settings.per_round }),

@@ -1,8 +1,8 @@
 // What a recording was, and the task's own questions about it: asked when it ends, and open to change later.
 
 import { h } from "../../web/common/dom.js";
-import { language, t } from "../../web/common/text.js";
-import { textsIn } from "../protocol/texts.js";
+import { t } from "../../web/common/text.js";
+import { textsOf, theirWord } from "./theirs.js";
 
 /** @typedef {import("./types.js").DefinitionBody} DefinitionBody */
 /** @typedef {import("./types.js").Question} Question */
@@ -15,18 +15,18 @@ export const questionsOf = ({ training }) => training.questions ?? [];
 export const labelQuestion = (definition) => questionsOf(definition).find(({ use }) => use === "label");
 
 /** The requester's words in the reader's language. @param {DefinitionBody} definition @returns {(text: string) => string} */
-export const wordsIn = (definition) => textsIn(definition, [language()]).word;
+export const wordsIn = (definition) => textsOf(definition).word;
 
 /**
  * Fields for what is known about a recording; nobody must answer.
  * @param {DefinitionBody} definition @param {About} about @param {boolean} withLabel Also where no question asks for it.
  */
 export function aboutFields(definition, about, withLabel) {
-  const word = wordsIn(definition);
+  const texts = textsOf(definition);
   const asked = labelQuestion(definition);
   const others = questionsOf(definition).filter(({ use }) => use === "feature");
-  const label = asked || withLabel ? choices("label", asked ? word(asked.text) : t("record.whichActivity"), definition.training.labels, about.label, word) : null;
-  const answers = others.map(({ id, text, choices: all }) => ({ id, ...choices(id, word(text), all, about.answers[id], word) }));
+  const label = asked || withLabel ? choices("label", asked ? theirWord(texts, asked.text) : t("record.whichActivity"), definition.training.labels, about.label, texts) : null;
+  const answers = others.map(({ id, text, choices: all }) => ({ id, ...choices(id, theirWord(texts, text), all, about.answers[id], texts) }));
   return {
     elements: [...(label ? [label] : []), ...answers].map(({ element }) => element),
     value: () => ({
@@ -36,10 +36,10 @@ export function aboutFields(definition, about, withLabel) {
   };
 }
 
-/** @param {string} name @param {string} legend @param {readonly string[]} all @param {string | undefined} chosen @param {(text: string) => string} word */
-function choices(name, legend, all, chosen, word) {
+/** @param {string} name @param {Node | string} legend @param {readonly string[]} all @param {string | undefined} chosen @param {ReturnType<typeof textsOf>} texts */
+function choices(name, legend, all, chosen, texts) {
   const inputs = all.map((value) => /** @type {HTMLInputElement} */ (h("input", { type: "radio", name, value, checked: value === chosen })));
-  const labels = inputs.map((input) => h("label.choice", null, input, word(input.value)));
+  const labels = inputs.map((input) => h("label.choice", null, input, theirWord(texts, input.value)));
   const element = h("fieldset.choices", null, h("legend", null, legend), ...labels);
   return { element, value: () => inputs.find(({ checked }) => checked)?.value ?? null };
 }

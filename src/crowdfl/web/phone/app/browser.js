@@ -77,13 +77,14 @@ export async function keepForOffline(place) {
   }
 }
 
-/** Forget the page itself: its files, and the worker that serves them. Whoever opens it again gets it from the platform. */
+/** Forget the page itself: its files, the worker that serves them, what a reminder says, and the language. Whoever opens it again gets it from the platform. */
 export async function forgetOffline() {
   const workers = (await navigator.serviceWorker?.getRegistrations()) ?? [];
   const own = workers.filter(({ scope }) => scope === new URL("./", location.href).href);
   await Promise.all(own.map((worker) => worker.unregister())); // first: it would keep the files again
   const names = (await globalThis.caches?.keys()) ?? [];
-  await Promise.all(names.filter((name) => name.startsWith("crowdfl page ")).map((name) => caches.delete(name)));
+  await Promise.all(names.filter((name) => name.startsWith("crowdfl ")).map((name) => caches.delete(name)));
+  for (const name of Object.keys(localStorage).filter((one) => one.startsWith("crowdfl"))) localStorage.removeItem(name);
 }
 
 /** @param {ServiceWorkerRegistration} registration @param {HTMLElement} place */

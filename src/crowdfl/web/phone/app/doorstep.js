@@ -1,7 +1,7 @@
 // An invitation on the screen before the rest of the page is there.
 
 import { Platform } from "../agent/api.js";
-import { closedBy, requireStatus } from "../agent/status.js";
+import { clockAhead, closedBy, requireStatus } from "../agent/status.js";
 import { openDefinition } from "../protocol/documents.js";
 import { DocumentError } from "../protocol/errors.js";
 import { explain } from "./messages.js";
@@ -21,7 +21,7 @@ export class Doorstep {
    * @param {Invitation} invitation
    * @param {{ speaking: Promise<unknown>, openPage: () => Promise<void> }} page Its sentences, and what fetches the rest of it, the model too.
    */
-  constructor({ task, sp, kgc, expires, replaces }, page) {
+  constructor({ task, sp, kgc, expires, place, replaces }, page) {
     this.page = page;
     this.takesPlace = replaces;
     /** @type {Model | null} */
@@ -36,7 +36,7 @@ export class Doorstep {
     this.platform = new Platform(sp, kgc, undefined, { deadline: PATIENCE });
     /** @type {any} What an invitation shows of a campaign. */
     this.campaign = {
-      task, sp, kgc, expires, phase: "invited", definition: null, refusal: null, closed: null, problem: null,
+      task, sp, kgc, expires, place, replaces, phase: "invited", definition: null, refusal: null, closed: null, ahead: 0, problem: null,
       now: { kind: "idle", round: null, done: 0, of: 0, why: null },
     };
   }
@@ -55,7 +55,7 @@ export class Doorstep {
       const { task: named, body } = await openDefinition(papers.definition);
       if (named !== task) throw new DocumentError("the platform showed the papers of another task");
       const closed = closedBy(requireStatus(status, body.settings.rounds), this.takesPlace);
-      Object.assign(this.campaign, { definition: body, closed, problem: null });
+      Object.assign(this.campaign, { definition: body, closed, ahead: clockAhead(status, Date.now() / 1000), problem: null });
     } catch (wrong) {
       await this.page.speaking;
       this.campaign.problem = explain(wrong);

@@ -24,7 +24,7 @@ import { explain } from "./messages.js";
 /** @typedef {import("./types.js").Samples} Samples */
 /** @typedef {import("../agent/store.js").Store} Store */
 /** @typedef {import("../protocol/invitation.js").Invitation} Invitation */
-/** @typedef {{ agent: Agent, trainer: PhoneTrainer, now: NowView, problem: string | null, refusal: string | null, closed: string | null, runs: boolean }} Part */
+/** @typedef {{ agent: Agent, trainer: PhoneTrainer, now: NowView, problem: string | null, refusal: string | null, closed: string | null, ahead: number, runs: boolean }} Part */
 
 /** @type {NowView} */
 const IDLE = { kind: "idle", round: null, done: 0, of: 0, why: null };
@@ -106,7 +106,7 @@ class PhoneModel {
     try {
       const { definition } = await part.agent.look();
       requireBearable(parseRecipe(definition.body.training));
-      part.closed = await part.agent.closed();
+      Object.assign(part, await part.agent.entry());
       part.problem = null;
     } catch (wrong) {
       if (wrong instanceof UnsupportedTask || isUnsupported(wrong)) part.refusal = explain(wrong);
@@ -167,6 +167,11 @@ class PhoneModel {
   }
 
   /** @param {string} task */
+  async ownData(task) {
+    return (await this.part(task)).agent.heldFile();
+  }
+
+  /** @param {string} task */
   async evidence(task) {
     return (await this.part(task)).agent.evidence();
   }
@@ -218,8 +223,10 @@ class PhoneModel {
   async forgetAll() {
     const tasks = await this.store.tasks();
     await Promise.all(tasks.map(({ task }) => this.forget(task)));
-    this.forgetLost();
+    this.gone = [];
+    await this.store.forgetDevice();
     await unsubscribe();
+    await this.refresh();
     await forgetOffline();
   }
 
@@ -236,9 +243,9 @@ class PhoneModel {
 
   /** What may have changed while the page slept or was offline; what had failed is tried again. */
   wake() {
-    for (const [task, { agent, runs, problem }] of this.parts) {
+    for (const [task, { agent, runs, problem, ahead }] of this.parts) {
       if (runs) agent.wake();
-      else if (problem) void this.retry(task);
+      else if (problem || ahead) void this.retry(task);
     }
   }
 
@@ -381,11 +388,14 @@ class PhoneModel {
       contributed: said?.ids.length ?? null,
       refusal: part?.refusal ?? refusalOf(shown.definition),
       closed: part?.closed ?? null,
+      ahead: part?.ahead ?? 0,
       problem: part?.problem ?? null,
       now: part?.now ?? IDLE,
       sp: invitation.sp,
       kgc: invitation.kgc,
       expires: invitation.expires,
+      place: invitation.place,
+      replaces: invitation.replaces,
     };
   }
 
@@ -402,7 +412,7 @@ class PhoneModel {
       trainer,
       onEvent: (what, details) => this.hear(task, what, details),
     });
-    const part = this.parts.get(task) ?? { agent, trainer, now: IDLE, problem: null, refusal: null, closed: null, runs: false }; // another call was faster
+    const part = this.parts.get(task) ?? { agent, trainer, now: IDLE, problem: null, refusal: null, closed: null, ahead: 0, runs: false }; // another call was faster
     this.parts.set(task, part);
     return part;
   }

@@ -1,12 +1,12 @@
 // Where a campaign stands, in a sentence or two: what happens now, and what its participant can do. No network is asked.
 
 import { formatTime, money } from "../../web/common/format.js";
-import { language, t, together } from "../../web/common/text.js";
-import { textsIn } from "../protocol/texts.js";
+import { t, together } from "../../web/common/text.js";
 import { isPaid } from "../protocol/amounts.js";
 import { PAY_STATES } from "../agent/api.js";
 import { total } from "../agent/claiming.js";
 import { plainly } from "./messages.js";
+import { textsOf, written } from "./theirs.js";
 
 /** @typedef {import("./types.js").Campaign} Campaign */
 /** @typedef {import("./types.js").RoundView} RoundView */
@@ -66,7 +66,7 @@ function inRound(campaign, reached) {
   const last = campaign.rounds.at(-1);
   if (!last || FINISHED.includes(last.state)) return null;
   const values = { round: last.number, of: roundsOf(campaign) };
-  const until = last.state === "open" && last.deadline !== null ? t("standing.until", { when: formatTime(last.deadline) }) : "";
+  const until = last.state === "open" && last.until !== null ? t("standing.until", { when: formatTime(last.until) }) : "";
   const isLast = last.number >= roundsOf(campaign);
   if (last.mine === "arrived") return said(t("standing.arrived", values), isLast ? comeBack(campaign) : last.state === "open" ? t("standing.nothingToDo") : t("standing.addedUp"));
   if (last.mine === "late") return said(t("standing.late", values), isLast ? comeBack(campaign) : t("standing.nothingToDo"));
@@ -76,13 +76,14 @@ function inRound(campaign, reached) {
   if (last.state !== "open") return said(t("standing.without", values), t("standing.waitsForNext"));
   if (last.mine === "sending") return said(t(reached ? "standing.sending" : "standing.kept", values), until);
   if (last.mine === "nothing" || !campaign.contributed) return said(t("standing.recordFirst", values), together(until, unsaid(campaign)), "record");
+  if (!reached) return said(t("standing.waitsForNetwork", values), until);
   return said(t("standing.open", values), together(until, t("standing.keepOpen")));
 }
 
 /** After the last round: when to come back, and for what. @param {Campaign} campaign */
 function comeBack({ definition, claim, payTo, rounds }) {
   if (!definition || !isPaid(definition) || claim.until === null) return t("standing.lastThanks");
-  const when = formatTime(rounds.at(-1)?.deadline ?? definition.rounds_until);
+  const when = formatTime(rounds.at(-1)?.until ?? definition.rounds_until);
   const until = formatTime(claim.until);
   return payTo.asked && payTo.to === null ? t("standing.sayWhere", { when, until }) : t("standing.comeBack", { when, until });
 }
@@ -112,6 +113,9 @@ function company({ enrolled, definition }) {
 
 /** What a campaign is called. @param {Campaign | undefined} campaign */
 export function nameOf(campaign) {
-  const purpose = campaign?.definition ? plainly(textsIn(campaign.definition, [language(), ...navigator.languages]).purpose).trim() : "";
+  const purpose = campaign?.definition ? plainly(textsOf(campaign.definition).purpose).trim() : "";
   return purpose || t("home.unnamed", { name: campaign?.task.slice(0, 8) ?? "" });
 }
+
+/** Of an element that holds the name. @param {Campaign | undefined} campaign */
+export const nameLanguage = (campaign) => (campaign?.definition ? written(textsOf(campaign.definition).languages.purpose) : {});

@@ -5,7 +5,7 @@
  * @typedef {{
  *   number: number,
  *   state: string,
- *   deadline: number | null,
+ *   until: number | null,
  *   mine: "none" | "training" | "sending" | "arrived" | "late" | "unused" | "refused" | "nothing" | "undrawn",
  *   accuracyBefore: number | null,
  *   accuracyAfter: number | null,
@@ -46,7 +46,10 @@
  *   definition: DefinitionBody | null,
  *   refusal: string | null,
  *   closed: string | null,
+ *   ahead?: number,
  *   expires: number | null,
+ *   place?: string,
+ *   replaces?: boolean,
  *   sp: string,
  *   kgc: string,
  *   who: string | null,
@@ -73,7 +76,7 @@
  *   recorded: number,
  *   contributed: number | null,
  * }} Campaign `state` is the task's, when the phone last looked; `ended` says why it ended, `next` when the
- *   next round opens, `enrolled` how many take part, `closed` why nobody can join, `stopped` why this phone takes no
+ *   next round opens, `enrolled` how many take part, `closed` why nobody can join, `ahead` how many seconds the phone's clock is wrong, `stopped` why this phone takes no
  *   further part; `recordings` is their number, `recorded` changes with them; `contributed` is
  *   how many of them the owner has said to send, null before the first word.
  */
@@ -107,6 +110,7 @@
  *   withdraw(task: string): Promise<{ told: boolean }>,
  *   consentCopy(task: string): Promise<{ name: string, text: string } | null>,
  *   evidence(task: string): Promise<{ name: string, text: string } | null>,
+ *   ownData(task: string): Promise<{ name: string, text: string }>,
  *   payKinds(task: string): Promise<unknown>,
  *   payTo(task: string, kind: string, to: string): Promise<void>,
  *   reminderState(): Promise<ReminderState>,

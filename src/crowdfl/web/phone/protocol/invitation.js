@@ -16,6 +16,7 @@ import { decode } from "./messages.js";
  * @property {Bytes} kgcKey
  * @property {Bytes} spKey
  * @property {number | null} expires Seconds since 1970; null: never.
+ * @property {string} place Of its person in the task: the first digits, to compare.
  * @property {boolean} replaces Whether it takes the place of another phone of the same person.
  */
 
@@ -43,10 +44,10 @@ export function parseLink(fragment, pageOrigin) {
   if (signature.length !== 64 || key.length !== 32 || kgcKey.length !== 32 || spKey.length !== 32) {
     throw new FormatError("this link is damaged: a key or a signature in it has another length");
   }
-  const { task, expires, device } = readPayload("invitation", utf8(payload));
+  const { task, number, expires, device } = readPayload("invitation", utf8(payload));
   if (!TASK.test(task)) throw new FormatError("this link is damaged: it does not name a task");
   const invitation = `${base64url(key)} ${documentText("invitation", payload, signature)}`;
-  return { task, invitation, kgc: address(kgc), sp: address(sp || pageOrigin), kgcKey, spKey, expires, replaces: device > 1 };
+  return { task, invitation, kgc: address(kgc), sp: address(sp || pageOrigin), kgcKey, spKey, expires, place: String(number).slice(0, 8), replaces: device > 1 };
 }
 
 /** @param {Bytes} bytes @param {string} pageOrigin @returns {Invitation} */
@@ -54,7 +55,7 @@ function listed(bytes, pageOrigin) {
   const [task, kgc, sp, kgcKey, spKey] = decode(LISTED, ["text", "text", "text", "bytes", "bytes"], bytes, LIMIT);
   if (kgcKey.length !== 32 || spKey.length !== 32) throw new FormatError("this link is damaged: a key in it has another length");
   if (!TASK.test(task)) throw new FormatError("this link is damaged: it does not name a task");
-  return { task, invitation: "", kgc: address(kgc), sp: address(sp || pageOrigin), kgcKey, spKey, expires: null, replaces: false };
+  return { task, invitation: "", kgc: address(kgc), sp: address(sp || pageOrigin), kgcKey, spKey, expires: null, place: "", replaces: false };
 }
 
 /** @param {string} text */

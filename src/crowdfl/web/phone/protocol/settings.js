@@ -125,7 +125,7 @@ const WHO_FITS = {
   institution: isLine,
   contact: isLine,
   approval: isLine,
-  logo: (value) => typeof value === "string" && value.length <= 44_000 && /^(iVBORw0KGgo[A-Za-z0-9+/]*={0,2})?$/.test(value),
+  logo: (value) => typeof value === "string" && value.length <= 44_000 && /^(iVBORw0KGgo[A-Za-z0-9+/]*={0,2})?$/.test(value) && (!value || isSmall(value)),
 };
 
 /** @param {number} most @returns {(value: unknown) => boolean} */
@@ -365,4 +365,13 @@ export function requireCompany(task, least = LEAST_PARTICIPANTS, allTheSame = fa
     `this task averages as few as ${task.minParticipants} participants, and you take part from ${least} on: ` +
       "ask the requester to raise min_participants",
   );
+}
+
+const WIDEST = 512; // pixels: a small file may be a picture of gigabytes
+
+/** @param {string} logo A PNG in base 64, by what its header says. */
+function isSmall(logo) {
+  const head = atob(logo.slice(0, 32).padEnd(32, "A"));
+  const [wide, high] = [16, 20].map((at) => [...head.slice(at, at + 4)].reduce((sum, one) => sum * 256 + one.charCodeAt(0), 0));
+  return head.slice(12, 16) === "IHDR" && wide > 0 && wide <= WIDEST && high > 0 && high <= WIDEST;
 }

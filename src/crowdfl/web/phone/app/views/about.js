@@ -1,15 +1,16 @@
 // The invitation on one screen: who asks, for what, how long, for how much. Join, or learn more, or not.
 
 import { h } from "../../../web/common/dom.js";
-import { formatTime } from "../../../web/common/format.js";
-import { between, language, learntRows, listOf, t, together } from "../../../web/common/text.js";
+import { duration, formatTime } from "../../../web/common/format.js";
+import { between, learntRows, listOf, t, together } from "../../../web/common/text.js";
 import { missingSensors } from "../sensors.js";
 import * as about from "../about.js";
 import { actionButton, ask, button, facts, notice, part, title } from "../../../web/common/parts.js";
-import { textsIn } from "../../protocol/texts.js";
+import { FARTHEST } from "../../agent/transport.js";
 import { picture } from "../picture.js";
 import { go } from "../router.js";
 import { grouped, plainly, sentence } from "../messages.js";
+import { textsOf, theirs, written } from "../theirs.js";
 
 /** @typedef {import("../types.js").Model} Model */
 /** @typedef {import("../types.js").Campaign} Campaign */
@@ -41,24 +42,24 @@ export function aboutView(model, task) {
 /** @typedef {ReturnType<typeof pick>} Shown */
 
 /** What is shown of it: the rest may change without this page being made again. @param {Campaign} campaign */
-const pick = ({ task, phase, definition, refusal, closed, problem, expires, sp, noise }) =>
-  ({ task, phase, definition, refusal, closed, problem, expires, sp, others: noise?.others ?? 0 });
+const pick = ({ task, phase, definition, refusal, closed, ahead = 0, problem, expires, place = "", replaces = false, sp, noise }) =>
+  ({ task, phase, definition, refusal, closed, ahead, problem, expires, place, replaces, sp, others: noise?.others ?? 0 });
 
-/** The requester's words as this reader reads them. @param {DefinitionBody} definition */
-const textsOf = (definition) => textsIn(definition, [language(), ...navigator.languages]);
-
-/** @typedef {{ task: string, fewest: number, small: boolean, back: boolean, recruits: string, alone: boolean, consent: import("../../protocol/texts.js").Texts["consent"] } | null} Answer */
+/** @typedef {{ task: string, fewest: number, small: boolean, back: boolean, recruits: string, alone: boolean, replaces: string | null, consent: import("../../protocol/texts.js").Texts["consent"], language: string } | null} Answer */
 
 /** @param {Campaign | undefined} campaign @returns {Answer} */
 function canAnswer(campaign) {
   if (!campaign?.definition || campaign.refusal || campaign.stopped || (campaign.closed && campaign.phase === "invited")) return null;
+  if (Math.abs(campaign.ahead ?? 0) > FARTHEST) return null;
   if (!["invited", "left"].includes(campaign.phase)) return null;
   const fewest = campaign.definition.settings.min_participants;
   const back = campaign.phase === "left"; // who has agreed before
-  const consent = back ? null : textsOf(campaign.definition).consent;
+  const texts = textsOf(campaign.definition);
+  const consent = back ? null : texts.consent;
   const recruits = about.isRecruited(campaign.definition) ? about.recruitingWords(campaign.definition) : "";
   const alone = about.needsAllTheSame(campaign.definition);
-  return { task: campaign.task, fewest, small: about.isSmallCrowd(campaign.definition), back, recruits, alone, consent };
+  const replaces = campaign.replaces && !back ? campaign.place ?? "" : null;
+  return { task: campaign.task, fewest, small: about.isSmallCrowd(campaign.definition), back, recruits, alone, replaces, consent, language: texts.languages.consent };
 }
 
 /** @param {Model} model @param {Shown | undefined} campaign */
@@ -73,7 +74,9 @@ function papers(model, campaign) {
   return [
     closed && notice("warn", h("strong", null, t("invite.closed")), between(), together(t(`enrolment.${closed}`), t("invite.nothingSent"))),
     closed && deleting(model, task),
+    invited && campaign.ahead !== 0 && notice("warn", t(campaign.ahead > 0 ? "invite.clockAhead" : "invite.clockBehind", { by: duration(Math.abs(campaign.ahead)) })),
     invited && lacking.length > 0 && notice("warn", t("about.lacking", { sensors: listOf(lacking.map((name) => t(`sensor.${name}`))) })),
+    invited && campaign.replaces && notice("warn", t("invite.replaces", { place: grouped(campaign.place) })),
     brief(definition, campaign.others),
     invited ? h("details", { id: "more" }, h("summary", null, t("invite.more")), ...more(campaign, definition), !closed && deleting(model, task))
       : h("div", null, ...more(campaign, definition)),
@@ -96,12 +99,13 @@ function brief(definition, others) {
   const names = listOf((training.labels ?? []).map(texts.word).map(plainly));
   return h("section.brief", null,
     h("div.asker", null, logo(who), h("div", null,
-      h("strong", null, plainly(who.name) || t("invite.nobody")), h("div.soft", null, plainly(who.institution)))),
-    h("p.headline", null, plainly(texts.purpose)),
+      h("strong", { dir: "auto" }, plainly(who.name) || t("invite.nobody")), h("div.soft", { dir: "auto" }, plainly(who.institution)))),
+    theirs("p.headline", texts.languages.purpose, texts.purpose),
     h("ul.points", null,
-      h("li", null, h("strong", null, about.effortWords(definition)), h("div.soft", null, names)),
+      h("li", null, h("strong", null, about.effortWords(definition)), h("div.soft", written(texts.language), names)),
       h("li", null, h("strong", null, about.payLine(definition))),
       h("li", null, about.roundsLine(definition)),
+      about.extraSensors(definition) && h("li", { id: "extra-sensors" }, about.extraSensors(definition)),
       h("li", null, together(t("invite.stays"), epsilon != null && t("invite.epsilon", { epsilon: about.short(epsilon), sum: about.short(epsilon + others) })))));
 }
 
@@ -119,7 +123,7 @@ function more(campaign, definition) {
   return [
     h("div.card", null, facts([
       [t("about.who"), ...asker(definition)],
-      [t("about.readers"), sentence(texts.readers)],
+      [t("about.readers"), h("p", written(texts.languages.readers), sentence(texts.readers))],
       [t("about.doing"), t("about.doingWords", { labels, count: about.leastSeconds(definition) })],
       [t("about.sensors"), about.sensorsOf(definition)],
       [t("about.howLong"), ...lines(about.durationWords(definition))],
@@ -128,7 +132,7 @@ function more(campaign, definition) {
       compared.length > 0 && [t("about.reference"), ...lines(compared)],
       noise.length > 0 && [t("about.privacy"), ...lines(noise)],
       [t("about.pay"), ...lines(about.paymentWords(definition))],
-      [t("about.terms"), sentence(texts.terms)],
+      [t("about.terms"), h("p", written(texts.languages.terms), sentence(texts.terms))],
       campaign.expires !== null && campaign.phase === "invited" && [t("about.invitation"), invitationWords(campaign.expires)],
     ])),
     leaving(definition),
@@ -140,7 +144,7 @@ function more(campaign, definition) {
 function asker({ who, requester }) {
   const said = [who.name, who.institution, who.contact, who.approval].filter(Boolean);
   const key = grouped(requester.slice(0, 16));
-  return [...said.map((text) => h("p", null, plainly(text))), h("p.soft", null, t(said.length ? "about.soTheySay" : "about.keyOnly", { key }))];
+  return [...said.map((text) => h("p", { dir: "auto" }, plainly(text))), h("p.soft", null, t(said.length ? "about.soTheySay" : "about.keyOnly", { key }))];
 }
 
 /** @param {number} expires Seconds. */
@@ -157,11 +161,12 @@ function leaving(definition) {
 }
 
 /** @param {Model} model @param {NonNullable<Answer>} answer @param {HTMLElement} trouble */
-function answering(model, { task, fewest, small, back, recruits, alone, consent }, trouble) {
+function answering(model, { task, fewest, small, back, recruits, alone, replaces, consent, language }, trouble) {
   const allTheSame = alone ? choice("all-the-same", t("invite.allTheSame")) : null;
   const few = small ? choice("accept-few", t("invite.few", { count: fewest })) : null;
   const agrees = consent ? choice("agree", t("invite.agree", { version: plainly(consent.version) })) : null;
-  const choices = [allTheSame, few, agrees].filter((one) => one !== null);
+  const takes = replaces === null ? null : choice("replaces", t("invite.takesPlace"));
+  const choices = [allTheSame, takes, few, agrees].filter((one) => one !== null);
   const join = actionButton(t(back ? "invite.joinAgain" : "invite.join"), trouble, async () => {
     await model.join(task, small ? fewest : about.LEAST_PARTICIPANTS, consent?.language, alone);
     go("record", task);
@@ -169,8 +174,9 @@ function answering(model, { task, fewest, small, back, recruits, alone, consent 
   const decide = () => (join.disabled = choices.some(({ input }) => !input.checked));
   choices.forEach(({ input }) => input.addEventListener("change", decide));
   decide();
-  const text = consent && h("details", { id: "consent" }, h("summary", null, t("invite.consent")), h("p.said", null, plainly(consent.text)));
-  return h("div.joining", null, trouble, recruits && h("p.warn", { id: "recruits" }, recruits), allTheSame?.element, few?.element, text, agrees?.element, h("div.buttons", null, button(t("common.notNow"), () => go("campaigns")), join));
+  const text = consent && h("details", { id: "consent" }, h("summary", null, t("invite.consent")), theirs("p.said", language, consent.text), agrees?.element ?? null);
+  const warned = recruits && h("p.warn", { id: "recruits" }, recruits);
+  return h("div", null, warned, allTheSame?.element, takes?.element, few?.element, text, h("div.joining", null, trouble, h("div.buttons", null, button(t("common.notNow"), () => go("campaigns")), join)));
 }
 
 /** Something to agree to. @param {string} id @param {string} words */

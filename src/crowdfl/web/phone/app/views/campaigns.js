@@ -7,7 +7,7 @@ import { t } from "../../../web/common/text.js";
 import { fragmentOf } from "../link.js";
 import { explainLink, phaseWord } from "../messages.js";
 import { go, hashOf } from "../router.js";
-import { nameOf } from "../standing.js";
+import { nameLanguage, nameOf } from "../standing.js";
 
 /** @typedef {import("../types.js").Model} Model */
 /** @typedef {import("../types.js").Campaign} Campaign */
@@ -54,7 +54,7 @@ function pasting(model) {
 function card(campaign) {
   const { task, phase, rewards, problem, definition } = campaign;
   return h("article.card.campaign", null,
-    h("p", null, h("a", { href: hashOf(phase === "invited" ? "about" : "home", task) }, nameOf(campaign))),
+    h("p", null, h("a", { href: hashOf(phase === "invited" ? "about" : "home", task), ...nameLanguage(campaign) }, nameOf(campaign))),
     h("p", null, h("span.state", null, phaseWord(phase)), rewards ? ` ${t("earnings.earned", { amount: money(rewards, definition?.settings.currency) })}` : ""),
     problem && h("p.warn", null, problem));
 }

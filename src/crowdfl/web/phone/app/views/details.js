@@ -29,9 +29,9 @@ export function detailsView(model, task) {
     results.show(campaign.rounds);
     agreed.show(campaign.consent);
     receipts.show(campaign.receipts);
-    const { who, sp, kgc, definition, ended } = campaign;
+    const { who, sp, kgc, definition, ended, place = "" } = campaign;
     differing.show({ differences: campaign.differences, contact: definition?.who?.contact ?? "", payer: definition?.payer ?? "" });
-    papers.show({ task, who, sp, kgc, requester: definition?.requester ?? null, ended });
+    papers.show({ task, who, place, sp, kgc, requester: definition?.requester ?? null, ended });
   };
   update();
   return { element, update };
@@ -108,15 +108,16 @@ function differences(model, task, { differences: found, contact, payer }) {
   ]), save, trouble);
 }
 
-/** @typedef {{ task: string, who: string | null, sp: string, kgc: string, requester: string | null, ended: import("../../../web/common/text.js").Ending | null }} Names */
+/** @typedef {{ task: string, who: string | null, place: string, sp: string, kgc: string, requester: string | null, ended: import("../../../web/common/text.js").Ending | null }} Names */
 
 /** @param {Names} known */
-function names({ task, who, sp, kgc, requester, ended }) {
+function names({ task, who, place, sp, kgc, requester, ended }) {
   const code = (/** @type {string} */ text) => h("code.wrap", null, text);
   return h("details.card", { id: "names" }, h("summary", null, t("details.names")), facts([
     ended !== null && [t("details.ended"), sentence(endingWords(ended, plainly))],
     [t("details.campaign"), code(task)],
     who !== null && [t("details.pseudonym"), code(who)],
+    place !== "" && [t("details.place"), code(grouped(place))],
     requester !== null && [t("details.asker"), code(requester)],
     [t("details.platform"), code(sp)],
     [t("details.keyCentre"), code(kgc)],

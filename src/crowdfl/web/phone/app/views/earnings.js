@@ -59,8 +59,8 @@ function claiming(model, task, { claim, amount, sums }) {
   return [
     h("p", { role: "status" }, words(claim, amount)),
     h("ul.plain", { id: "sums" }, ...sums.map((sum) => h("li", null, sum))),
-    claim.disputed?.length && notice("warn", t("earnings.disputed", { rounds: listed(claim.disputed) })),
-    claim.short?.length && notice("bad", t("earnings.short", { rounds: listed(claim.short) })),
+    !!claim.disputed?.length && notice("warn", t("earnings.disputed", { rounds: listed(claim.disputed) })),
+    !!claim.short?.length && notice("bad", t("earnings.short", { rounds: listed(claim.short) })),
     claim.why && notice(claim.state === "refused" ? "bad" : "warn", t("errors.detail", { words: sentence(claim.why) })),
     ["due", "sent", "refused", "expired"].includes(claim.state) && h("div.buttons", null, send), // the last two by the platform's word, which may change
     trouble,

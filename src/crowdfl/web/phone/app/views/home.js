@@ -9,7 +9,7 @@ import { short } from "../about.js";
 import { differenceWords } from "../messages.js";
 import { isReached } from "../reach.js";
 import { hashOf } from "../router.js";
-import { nameOf, paidOf, roundsOf, standingOf, sumsOf } from "../standing.js";
+import { nameLanguage, nameOf, paidOf, roundsOf, standingOf, sumsOf } from "../standing.js";
 import { reminding } from "./reminding.js";
 
 /** @typedef {import("../types.js").Model} Model */
@@ -29,7 +29,7 @@ export function homeView(model, task) {
   const doing = part("div.buttons", null, (/** @type {Doing} */ shown) => buttons(task, shown));
   const tiles = part("dl.tiles", null, (/** @type {Figures} */ figures) => tilesOf(task, figures));
   const reminders = reminding(model, task);
-  const element = h("div.home", null, title(nameOf(model.get(task))),
+  const element = h("div.home", null, title(nameOf(model.get(task)), nameLanguage(model.get(task))),
     h("section.card", { "aria-label": t("home.now") }, words.element, bar.element, trouble.element, differing.element, mixed.element, doing.element), tiles.element, reminders.element,
     h("p", null, h("a", { href: hashOf("details", task), id: "to-details" }, t("home.details"))));
   const update = () => {

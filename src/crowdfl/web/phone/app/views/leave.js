@@ -1,9 +1,10 @@
 // Leave a campaign, take back what was sent, forget it all.
 
 import { h } from "../../../web/common/dom.js";
-import { money } from "../../../web/common/format.js";
-import { ask, button, card, notice, part, title } from "../../../web/common/parts.js";
+import { formatTime, money } from "../../../web/common/format.js";
+import { actionButton, ask, button, card, notice, part, title } from "../../../web/common/parts.js";
 import { listOf, t } from "../../../web/common/text.js";
+import { download } from "../download.js";
 import { go } from "../router.js";
 
 /** @typedef {import("../types.js").Model} Model */
@@ -12,7 +13,7 @@ import { go } from "../router.js";
 /** @param {Model} model @param {string} task */
 export function leaveView(model, task) {
   const shown = part("div", null, (/** @type {Shown} */ campaign) =>
-    campaign ? [leaving(model, campaign), withdrawing(model, campaign), forgetting(model, campaign)] : []);
+    campaign ? [leaving(model, campaign), withdrawing(model, campaign), ownData(model, campaign), forgetting(model, campaign)] : []);
   const element = h("div", null, title(t("leave.title")), shown.element);
   const update = () => shown.show(pick(model.get(task)));
   update();
@@ -25,7 +26,7 @@ export function leaveView(model, task) {
 function pick(campaign) {
   if (!campaign) return null;
   const { task, phase, claim, withdrawn, definition } = campaign;
-  return { task, phase, amount: claim.amount > 0n ? money(claim.amount, definition?.settings.currency) : null, claim: claim.state, withdrawn };
+  return { task, phase, amount: claim.amount > 0n ? money(claim.amount, definition?.settings.currency) : null, claim: claim.state, withdrawn, until: claim.until ?? definition?.claims_until ?? null };
 }
 
 /** @param {Model} model @param {NonNullable<Shown>} campaign */
@@ -51,6 +52,19 @@ function withdrawing(model, { task, phase, withdrawn }) {
     if (!told) later.replaceChildren(notice("warn", t("leave.toldLater")));
   }), { kind: "danger", id: "withdraw" });
   return card(t("leave.withdrawTitle"), h("p", null, t("leave.withdrawSoft")), withdraw, later);
+}
+
+/** What is held here, to take away; and what the servers hold, and until when. @param {Model} model @param {NonNullable<Shown>} campaign */
+function ownData(model, { task, until }) {
+  const trouble = h("div");
+  const save = actionButton(t("data.save"), trouble, async () => {
+    const { name, text } = await model.ownData(task);
+    download(name, text, "application/json");
+  }, { id: "own-data" });
+  const parties = ["sp", "csp", "kgc", "asker", "payer"];
+  return card(t("data.title"), h("p", null, t("data.here")), save, trouble,
+    h("details", { id: "servers-keep" }, h("summary", null, t("data.servers")), until !== null && h("p", null, t("data.ends", { when: formatTime(until) })),
+      h("ul", null, ...parties.map((party) => h("li", null, t(`data.${party}`))))));
 }
 
 /** @param {Model} model @param {NonNullable<Shown>} campaign */

@@ -1,0 +1,20 @@
+// What the requester has written, in the first of the reader's languages that it is written in, marked as what it is.
+
+import { h } from "../../web/common/dom.js";
+import { directionOf, readersLanguages } from "../../web/common/text.js";
+import { textsIn } from "../protocol/texts.js";
+import { plainly } from "./messages.js";
+
+/** @typedef {import("./types.js").DefinitionBody} DefinitionBody */
+
+/** @param {DefinitionBody} definition */
+export const textsOf = (definition) => textsIn(definition, readersLanguages());
+
+/** For an element that holds words of this language. @param {string} language */
+export const written = (language) => ({ lang: language, dir: directionOf(language) });
+
+/** @param {string} tag @param {string} language @param {string} words @param {Record<string, unknown>} [more] */
+export const theirs = (tag, language, words, more) => h(tag, { ...written(language), ...more }, plainly(words));
+
+/** One of the task's labels or answers. @param {ReturnType<typeof textsOf>} texts @param {string} own */
+export const theirWord = (texts, own) => theirs("bdi", texts.wordLanguage(own), texts.word(own));
