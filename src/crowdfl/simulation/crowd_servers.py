@@ -32,7 +32,7 @@ from crowdfl.protocols.shares.reference import REQUESTER_NAME, RunningSums, adde
 from crowdfl.protocols.shares.round.average import RoundRecord, ShareSums
 from crowdfl.protocols.shares.round.csp import CspAnswer, CspCohort, CspInputs, CspKeys, CspRound
 from crowdfl.protocols.shares.round.manifest import ManifestEntry, RoundManifest, RoundTally, StepReply, StepRequest
-from crowdfl.protocols.shares.round.rewards import equal_part
+from crowdfl.protocols.shares.round.rewards import open_part
 from crowdfl.protocols.shares.round.sp import SharesSp
 from crowdfl.protocols.shares.round.steps import NAME_BYTES, SEALED_BYTES, SIGNATURE_BYTES
 from crowdfl.protocols.shares.round.upload import UpdateEncoder, UploadBody, upload_bytes
@@ -320,7 +320,7 @@ class CrowdServers:
         if not self._shape.payment:
             return {}
         if self._opener is None:
-            part = equal_part(self._shape.payment, record, record.accepted[0]) or 0
+            part = open_part(self._shape, record, record.accepted[0]) or 0
             return dict.fromkeys(record.accepted, part)
         found = {}
         for who in record.accepted:
