@@ -602,6 +602,18 @@ MONEY = (
     off("the mask of a claim", "protocols/claims.py", "commit(mask, salt) != kept.commitment", FALSE_CLAIM),
     off("the amount of a claim", "protocols/claims.py", "found != amount", FALSE_CLAIM),
     off(
+        "a payment without a destination",
+        "roles/sp/money.py",
+        "is_open and state is PaymentState.PAID and not (note or payment.attempts or _has_place(store, payment))",
+        "tests/roles/test_pay_to.py::test_everyone_says_the_same_of_money_and_paid_means_paid",
+    ),
+    off(
+        "unclaimed items before the last days",
+        "roles/csp.py",
+        "self.clock.now() < unclaimed_from(stored.opened, stored.claims_until)",
+        "tests/roles/test_unclaimed.py::test_csp_says_nothing_of_what_is_unclaimed_before_the_last_days",
+    ),
+    off(
         "a round claimed twice",
         "protocols/claims.py",
         "not _grows(claim.rounds) or not _grows(claim.unused) or set(claim.rounds) & set(claim.unused)",

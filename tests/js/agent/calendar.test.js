@@ -50,3 +50,13 @@ test("the file keeps to RFC 5545: lines, folds, escapes, and the same names when
   const later = String(calendarOf(body({ every: "day at 18:00" }), TASK, { ...options, done: 1 }));
   assert.deepEqual(later.match(/UID:.*/g), file.match(/UID:.*/g)?.slice(1));
 });
+
+test("a task that pays has an event to claim in time, also where no round is left", () => {
+  const until = at("2026-12-20T00:00:00Z");
+  const paid = { ...body({ every: null }), rounds_until: at("2026-11-20T00:00:00Z"), claims_until: until };
+  const texts = { title: "t", body: "b", claim: { title: "claim, before", body: "say where" } };
+  const file = String(calendarOf(paid, TASK, { now: at("2026-12-01T00:00:00Z"), done: 99, texts }));
+  assert.match(file, /DTSTART:20261215T000000Z\r\nDTEND:20261220T000000Z\r\nSUMMARY:claim\\, before/);
+  assert.equal(file.split("BEGIN:VEVENT").length, 2);
+  assert.equal(calendarOf(paid, TASK, { now: until, done: 99, texts }), null, "too late");
+});

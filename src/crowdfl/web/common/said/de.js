@@ -287,6 +287,7 @@ export default [
   ["this is for {}, not for {}: paste a token of role {}", "das ist für {1}, nicht für {2}: Fügen Sie ein Token der Rolle {3} ein"],
   ["this page evaluates models of its own kinds that tell labels apart: for this task use `crowdfl task fetch`, then `crowdfl evaluate`", "diese Seite prüft nur Modelle ihrer eigenen Arten, die Aktivitäten unterscheiden: Nehmen Sie für diese Aufgabe `crowdfl task fetch`, dann `crowdfl evaluate`"],
   ["this page is not open: use the address that `crowdfl task console` printed", "diese Seite ist nicht geöffnet: Nehmen Sie die Adresse, die `crowdfl task console` ausgegeben hat"],
+  ["this payment is {}, and cannot have failed", "diese Zahlung ist {1} und kann nicht fehlgeschlagen sein"],
   ["this payment is {}: {} is for one that is {}", "diese Zahlung ist {1}: {2} ist für eine, die {3} ist"],
   ["this person has had {} devices, and no more take one place: invite anew", "diese Person hatte {1} Geräte, und mehr nehmen keinen gemeinsamen Platz ein: Laden Sie neu ein"],
   ["this request comes from another page: use the console itself", "diese Anfrage kommt von einer anderen Seite: Benutzen Sie die Konsole selbst"],

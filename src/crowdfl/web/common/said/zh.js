@@ -287,6 +287,7 @@ export default [
   ["this is for {}, not for {}: paste a token of role {}", "此处供 {1} 使用，而非 {2}：请粘贴角色 {3} 的令牌"],
   ["this page evaluates models of its own kinds that tell labels apart: for this task use `crowdfl task fetch`, then `crowdfl evaluate`", "本页只评估自带类型的分类模型：此任务请用 `crowdfl task fetch`，再用 `crowdfl evaluate`"],
   ["this page is not open: use the address that `crowdfl task console` printed", "此页面未打开：请使用 `crowdfl task console` 输出的地址"],
+  ["this payment is {}, and cannot have failed", "这笔付款的状态为 {1}，不可能失败"],
   ["this payment is {}: {} is for one that is {}", "此付款为 {1}：{2} 用于 {3} 的付款"],
   ["this person has had {} devices, and no more take one place: invite anew", "此人已用过 {1} 台设备，一个名额不能再换：请重新邀请"],
   ["this request comes from another page: use the console itself", "此请求来自其他页面：请使用控制台本身"],

@@ -56,11 +56,12 @@ function wallTime(at, zone) {
 
 /**
  * The file, or null where the plan names no time. Texts are the reader's own; {round} and {rounds} are filled in.
- * @param {any} body Of a definition. @param {string} task @param {When & {texts: {title: string, body: string}}} options
+ * @param {any} body Of a definition. @param {string} task @param {When & {texts: {title: string, body: string, claim?: {title: string, body: string}}}} options `claim`: of a task that pays.
  */
 export function calendarOf(body, task, { texts, ...when }) {
   const found = openings(body, when);
-  if (!found.length) return null;
+  const claims = texts.claim && body.claims_until > when.now ? [claimEvent(body, task, when.now, texts.claim)] : [];
+  if (!found.length && !claims.length) return null;
   const fill = (/** @type {string} */ text, /** @type {number} */ round) =>
     text.replaceAll("{round}", String(round)).replaceAll("{rounds}", String(body.settings.rounds));
   const events = found.flatMap(({ round, at, until }) => [
@@ -75,8 +76,20 @@ export function calendarOf(body, task, { texts, ...when }) {
     ...["BEGIN:VALARM", "ACTION:DISPLAY", `DESCRIPTION:${escaped(fill(texts.title, round))}`, "TRIGGER:PT0S", "END:VALARM"],
     "END:VEVENT",
   ]);
-  const lines = ["BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:-//CrowdFL//Rounds//EN", ...events, "END:VCALENDAR"];
+  const lines = ["BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:-//CrowdFL//Rounds//EN", ...events, ...claims.flat(), "END:VCALENDAR"];
   return lines.map((line) => `${folded(line)}\r\n`).join("");
+}
+
+const WARNING = 5 * DAY; // before claims end
+
+/** Say where to be paid, and claim, before the day that was signed. @param {any} body @param {string} task @param {number} now @param {{title: string, body: string}} words */
+function claimEvent({ claims_until: until, rounds_until: from }, task, now, { title, body }) {
+  const at = Math.max(now, Math.min(until - DAY, Math.max(from, until - WARNING)));
+  return [
+    "BEGIN:VEVENT", `UID:${task.slice(0, 32)}-claim@crowdfl`, `DTSTAMP:${utc(now)}`, `DTSTART:${utc(at)}`, `DTEND:${utc(Math.max(until, at + 60))}`,
+    `SUMMARY:${escaped(title)}`, `DESCRIPTION:${escaped(body)}`, "TRANSP:TRANSPARENT",
+    "BEGIN:VALARM", "ACTION:DISPLAY", `DESCRIPTION:${escaped(title)}`, "TRIGGER:PT0S", "END:VALARM", "END:VEVENT",
+  ];
 }
 
 /** @param {number} at Seconds. */

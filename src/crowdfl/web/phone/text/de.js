@@ -622,6 +622,8 @@ export default {
     install: "Auf einem iPhone gibt es Mitteilungen nur, wenn die Seite auf dem Startbildschirm liegt: Installieren Sie sie, und öffnen Sie die Einladung dort.",
     event: "{name}: Eine Runde beginnt",
     eventBody: "Öffnen Sie die Seite von CrowdFL auf Ihrem Telefon.",
+    claimEvent: "{name}: vor dem {until} abrechnen",
+    claimBody: "Öffnen Sie die CrowdFL-Seite auf Ihrem Telefon. Sagen Sie, wohin bezahlt werden soll; sie fordert dann an, was Sie verdient haben.",
     opened: "Eine Runde hat begonnen",
     openedBody: "Öffnen Sie die Seite, dann nimmt Ihr Telefon teil.",
     closing: "Eine Runde schließt bald",

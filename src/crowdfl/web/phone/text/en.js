@@ -622,6 +622,8 @@ export default {
     install: "On an iPhone, messages need the page on the home screen: install it, then open the invitation there.",
     event: "{name}: a round begins",
     eventBody: "Open the CrowdFL page on your phone.",
+    claimEvent: "{name}: claim before {until}",
+    claimBody: "Open the CrowdFL page on your phone. Say where to be paid; it then claims what you earned.",
     opened: "A round has begun",
     openedBody: "Open the page, and your phone takes part.",
     closing: "A round closes soon",

@@ -622,6 +622,8 @@ export default {
     install: "在 iPhone 上，需要先将本页面添加到主屏幕才能收到通知：请先安装，再在其中打开邀请。",
     event: "{name}：新一轮开始",
     eventBody: "请在手机上打开 CrowdFL 页面。",
+    claimEvent: "{name}：请在 {until} 之前申领",
+    claimBody: "请在手机上打开 CrowdFL 页面，说明收款方式；页面随后会为您申领所得。",
     opened: "新一轮已开始",
     openedBody: "打开页面，手机即可参加。",
     closing: "本轮即将结束",

@@ -4,6 +4,8 @@ import { h } from "../../../web/common/dom.js";
 import { actionButton, part } from "../../../web/common/parts.js";
 import { t } from "../../../web/common/text.js";
 import { calendarOf } from "../../agent/calendar.js";
+import { isPaid } from "../../protocol/amounts.js";
+import { formatTime } from "../../../web/common/format.js";
 import { keepWords } from "../../agent/reminders.js";
 import { download } from "../download.js";
 import { nameOf } from "../standing.js";
@@ -35,9 +37,12 @@ const wordsNow = () => ({ opened: { title: t("remind.opened"), body: t("remind.o
 
 /** Nothing is left to remind of, or nothing can remind: then nothing is shown. @param {Campaign} campaign @param {ReminderState} state @returns {Shown | null} */
 function needed(campaign, state) {
-  const { definition, phase, rounds, task, next, reminders, stopped } = campaign;
-  if (phase !== "joined" || !definition || stopped || rounds.length >= definition.settings.rounds) return null;
-  const texts = { title: t("remind.event", { name: nameOf(campaign) }), body: t("remind.eventBody") };
+  const { definition, phase, rounds, task, next, reminders, stopped, claim } = campaign;
+  if (phase !== "joined" || !definition || stopped) return null;
+  const [name, owes] = [nameOf(campaign), isPaid(definition) && claim.state !== "claimed"];
+  if (rounds.length >= definition.settings.rounds && !owes) return null;
+  const claims = { title: t("remind.claimEvent", { name, until: formatTime(definition.claims_until) }), body: t("remind.claimBody") };
+  const texts = { title: t("remind.event", { name }), body: t("remind.eventBody"), ...(owes ? { claim: claims } : {}) };
   const now = Math.floor(Date.now() / 60_000) * 60; // to the minute: the file is not made anew all the time
   const calendar = calendarOf(definition, task, { now, next, done: rounds.length, texts });
   return calendar === null && state === "unsupported" ? null : { calendar, on: reminders, state };
