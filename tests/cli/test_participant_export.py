@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from crowdfl.cli import participant
+from crowdfl.roles.participant.export import SECRET
 from crowdfl.roles.participant.participant import Participant
 from tests.hosts import Desk
 
@@ -33,7 +34,7 @@ def test_receipts_records_consent_and_pay_are_written_and_no_secret(
     assert file.stat().st_mode & 0o077 == 0, "for its owner alone"
     found = json.loads(file.read_text(encoding="utf-8"))
     held = set(person.blobs.listing())
-    assert set(found["held"]) == held - {"keys", "bundle"}
+    assert set(found["held"]) == held - set(SECRET)
     assert found["left out, as it is secret"] == ["bundle", "keys"]
     for wanted in ("definition", "certificate", "rounds/1/receipt", "rounds/1/reward", "claim"):
         assert wanted in found["held"], wanted

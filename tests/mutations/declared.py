@@ -1595,6 +1595,24 @@ RECRUITING = (
 )
 # What a task's definition may say.
 DEFINITIONS = (
+    instead(
+        "a consent has the device's time",
+        "roles/participant/participant.py",
+        Text("keys_.signing.public, self._platform_time(), language", "keys_.signing.public, self.now(), language"),
+        "tests/roles/test_study.py::test_a_consent_has_the_time_of_the_platform_whatever_the_device_s_clock_says",
+    ),
+    instead(
+        "a logo of any size in pixels",
+        "settings.py",
+        Text("0 < wide <= _WIDEST_LOGO and 0 < high <= _WIDEST_LOGO", "wide > 0 and high > 0"),
+        "tests/roles/test_definitions.py::test_who_asks_is_signed_with_its_picture_and_told_before_joining",
+    ),
+    instead(
+        "keys in a person's own data",
+        "roles/participant/export.py",
+        Text("for name in names if name not in SECRET}", "for name in names}"),
+        "tests/cli/test_participant_export.py::test_receipts_records_consent_and_pay_are_written_and_no_secret",
+    ),
     off(
         "two averages where servers keep what they learn",
         "settings.py",

@@ -260,7 +260,7 @@ def test_a_consent_is_read_in_the_readers_language_and_agreed_to_before_one_join
     assert not page.complaints
 
 
-def test_a_task_is_read_in_the_reader_s_first_language_also_where_the_page_does_not_speak_it(show):
+def test_a_task_is_read_in_the_reader_s_first_language_also_where_the_page_does_not_speak_it(show, shoot):
     """Each text with its own `lang` and `dir`; one agrees below the end of the text, in the language that was read."""
     persian = {
         "purpose": "تشخیص راه رفتن",
@@ -290,15 +290,18 @@ def test_a_task_is_read_in_the_reader_s_first_language_also_where_the_page_does_
     end = "one => one.getBoundingClientRect().bottom"
     assert agrees.evaluate(end) > text.evaluate(end)
     agrees.check()
+    for scheme in ("light", "dark"):
+        shoot(page, f"phone-other-language-{scheme}", scheme)
     page.get_by_role("button", name="Join").click()
     until(page, "asked.length === 1")
     assert page.evaluate("asked") == [["join", TASK, 5, "fa"]]
 
 
-def test_an_invitation_in_another_phone_s_place_says_whose_and_asks(show):
+def test_an_invitation_in_another_phone_s_place_says_whose_and_asks(show, shoot):
     """A newcomer who got it by mistake does not take somebody's place without a word."""
     page = show([campaign(place="0123abcd", replaces=True)], f"#/about/{TASK}")
     expect(page.get_by_text("somebody who takes part already, in place 0123 abcd")).to_be_visible()
+    shoot(page, "phone-replaces")
     join = page.get_by_role("button", name="Join")
     expect(join).to_be_disabled()
     page.get_by_label("I take part already. This phone takes the place of my other one.").check()

@@ -352,10 +352,10 @@ export default {
   },
   data: {
     title: "Ihre Daten",
-    here: "Dieses Telefon hat Ihre Aufnahmen, Ihre Einwilligung, Quittungen, die unterschriebenen Protokolle der Runden, was Sie verdient und eingefordert haben, und wohin es gezahlt werden soll. Die Datei enthält alles davon. Geheime Schlüssel sind ausgelassen.",
+    here: "Dieses Telefon hat Ihre Aufnahmen, Ihre Einwilligung, Quittungen, die unterschriebenen Protokolle der Runden, was Sie verdient und angefordert haben, und wohin es gezahlt werden soll. Die Datei enthält alles davon. Geheime Schlüssel sind ausgelassen.",
     save: "Meine Daten als Datei speichern",
     servers: "Was andere von Ihnen haben, und bis wann",
-    ends: "Einfordern endet am {when}, wenn es nicht verlängert wird. Ist es zu Ende und alles gezahlt oder zurückgegeben, löschen die Server Schlüssel und Beiträge. In Sicherungskopien eines Betreibers können sie länger liegen.",
+    ends: "Anfordern kann man bis {when}, wenn es nicht verlängert wird. Ist diese Zeit vorbei und alles gezahlt oder zurückgegeben, löschen die Server Schlüssel und Beiträge. In Sicherungskopien eines Betreibers können sie länger liegen.",
     sp: "Die Plattform: bis dahin Ihre Beiträge, von denen sie allein nichts lesen kann. Danach Ihren Namen in der Kampagne, Ihre Einwilligung, in welchen Runden Sie gesendet haben und was gebucht und gezahlt wurde, bis ihr Betreiber das löscht; und die Durchschnitte, bis ihr Betreiber sie löscht.",
     csp: "Der zweite Server: bis etwa einen Tag danach seine Protokolle der Runden. Danach, welche Namen teilgenommen haben.",
     kgc: "Die Schlüsselstelle: bis dahin die Schlüssel, die sie ausgibt, versiegelt. Danach, welcher Name welche Einladung benutzt hat.",
@@ -447,7 +447,7 @@ export default {
     code: "Der Code dieser Seite",
     forget: "Alles löschen",
     forgetAsk: "Alles löschen?",
-    forgetWhat: "Verlässt jede Kampagne und löscht alle Aufnahmen, Schlüssel, Quittungen und Belohnungen von diesem Telefon, auch die Seite selbst. Das lässt sich nicht rückgängig machen. Nicht eingeforderte Belohnungen sind verloren. Auch das verbrauchte Epsilon wird vergessen: Eine spätere Kampagne zählt von null an.",
+    forgetWhat: "Verlässt jede Kampagne und löscht alle Aufnahmen, Schlüssel, Quittungen und Vergütungen von diesem Telefon, auch die Seite selbst. Das lässt sich nicht rückgängig machen. Nicht angeforderte Vergütungen sind verloren. Auch das verbrauchte Epsilon wird vergessen: Eine spätere Kampagne zählt von null an.",
     everything: "Jede Kampagne, jede Aufnahme, jeden Schlüssel.",
   },
   reason: {
