@@ -12,10 +12,13 @@ given.
 """
 
 import json
+import operator
 import os
+import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import reduce
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar
@@ -29,7 +32,7 @@ from crowdfl.version import __version__
 from crowdfl_lab.report.output import csv_text, page_html, section_html
 from crowdfl_lab.report.plots import Picture, save_picture
 from crowdfl_lab.report.results import Result, ResultTable
-from crowdfl_lab.timing import machine, timed_call
+from crowdfl_lab.timing import Clock, Disturbance, disturbed_call, machine
 
 Value = str | int | float | bool | None
 Record = dict[str, Value]
@@ -104,6 +107,11 @@ class Bench:
     data: Source | None = None
     progress: Callable[[int, int], None] = lambda done, total: None
 
+    @property
+    def clock(self) -> Clock:
+        """Processor seconds where this program computes by itself; of a GPU or other machines, seconds."""
+        return time.process_time if self.backend.name == "threads" else time.perf_counter
+
 
 @dataclass(frozen=True)
 class ExperimentPoint:
@@ -112,6 +120,7 @@ class ExperimentPoint:
     kind: str
     settings: Mapping[str, Value]
     measure: Callable[[Bench], Records] = field(compare=False, repr=False)
+    timed: bool = False  # whether what it measures is time, which other programs disturb
 
     def key(self, compute: str) -> str:
         """Canonical, for comparison; where it was computed counts too, for what is measured is often time."""
@@ -130,11 +139,13 @@ class Notebook:
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._known = folder, dict[str, Records]()
+        self._disturbed: dict[str, Disturbance] = {}
         for path in sorted(folder.glob("*.jsonl")):
             for line in path.read_text(encoding="utf-8").splitlines():
                 # A line that was being written when the program was killed is measured again.
                 with suppress(ValueError, KeyError, TypeError):
                     entry = json.loads(line)
+                    self._disturbed[entry["key"]] = Disturbance(entry["seconds"], entry["others"])
                     self._known[entry["key"]] = entry["rows"]
 
     def take(self, point: ExperimentPoint, bench: Bench) -> Records:
@@ -142,11 +153,17 @@ class Notebook:
         key = point.key(bench.backend.name)
         if key not in self._known:
             where = machine()
-            seconds, rows = timed_call(lambda: point.measure(bench))
-            self._write(point.kind, {"key": key, "rows": rows, "seconds": seconds, "machine": where})
+            disturbance, rows = disturbed_call(lambda: point.measure(bench))
+            self._write(point.kind, {"key": key, "rows": rows, **vars(disturbance), "machine": where})
+            self._disturbed[key] = disturbance
             # As read back: the same values whether a point was measured now or before.
             self._known[key] = json.loads(json.dumps(rows))
         return self._known[key]
+
+    def disturbance(self, points: Iterable[ExperimentPoint], bench: Bench) -> Disturbance | None:
+        """Of those among them that took times, together; None where none did."""
+        timed = [self._disturbed[point.key(bench.backend.name)] for point in points if point.timed]
+        return reduce(operator.add, timed) if timed else None
 
     def _write(self, kind: str, entry: Mapping[str, object]) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
