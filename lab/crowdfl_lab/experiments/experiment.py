@@ -4,8 +4,8 @@ An interrupted experiment resumes where it stopped. Finished points lie in one f
 A line holds the settings it was measured under, so that a point is taken again only when its settings, and the version of the
 program, are the same; figures that need the same point share it.
 
-What the paper prints in section 8, to stand beside what is measured here, is in `published.json`. Its figures are drawn, not
-tabulated: for those, the sentences that say what they show. Our own remarks are in `remarks.json`. Tables 4 and 5 are by
+What the paper prints in section 8, to stand beside what is measured here, is in `published.json`: its tables, and every
+sentence that says what they show. Our own remarks are in `remarks.json`. Tables 4 and 5 are by
 scheme, role and operation or quantity. In table 4 SecDiv is SDIV, as in the paper's own comparison of times, and K = 1. In
 table 5 L is the length of a ciphertext; PPFDL's garbled circuits, (n+1)(|GC| + 5h) on top, are left out, for neither length is
 given.
@@ -23,6 +23,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar
 
+import numpy as np
 from rich.progress import Progress
 
 from crowdfl.crypto.compute import Backend
@@ -66,12 +67,25 @@ TABLE4, TABLE5 = (
     {(scheme, role, name): Formula(*formula) for scheme, role, name, *formula in _PRINTED[table]}
     for table in ("table4", "table5")
 )
+
+
+class Printed(NamedTuple):
+    """What the paper prints: a name for it, the table or figure it is about, its words, and why it does not hold where it
+    does not."""
+
+    name: str
+    of: str
+    says: str
+    why: str
+
+
+CLAIMS = [Printed(*claim) for claim in _PRINTED["claims"]]
 TABLE6: dict[str, list[str]] = _PRINTED["table6"]  # seconds, then messages of the participant, SP and CSP
 
 
 def remarks(name: str, settings: object, **found: object) -> tuple[str, ...]:
     """What the paper says of a figure, then what must be said with ours, with what was found filled in."""
-    said = [f"Paper: {sentence}" for sentence in _PRINTED["figures"].get(name, ())]
+    said = [f"Paper: {claim.says}" for claim in CLAIMS if claim.of == name and name.startswith("fig")]
     return (*said, *(remark.format(settings=settings, **found) for remark in _REMARKS[name]))
 
 
@@ -264,8 +278,50 @@ def reproduce(
         part = experiment.present(settings, found)
         if "data" in experiment.options and bench.data is not None:
             part += Part([], remarks=bench.data.notes)
+            made["windows"] = _training_windows(bench.data)
+        disturbance = notebook.disturbance(points.values(), bench)
+        if disturbance is not None:
+            made |= {"clock": "processor seconds" if bench.clock is time.process_time else "seconds"}
+            made |= {"others": disturbance.cores}
+            part += Part([], remarks=remarks("times", settings, said=said_of(disturbance), clock=made["clock"]))
         on_result(_write_part(out / experiment.name, experiment, part, made))
     return _assemble(out, catalog or experiments)
+
+
+def said_of(disturbance: Disturbance) -> str:
+    """Whether times can be trusted, in a sentence."""
+    if disturbance.cores is None:
+        return "BUSY OR NOT: this system does not say what others used of the processors meanwhile"
+    used = f"others used {disturbance.cores:.2g} of a core meanwhile"
+    return used if disturbance.quiet else f"BUSY MACHINE: {used}; measure again at a quiet moment"
+
+
+def _training_windows(source: Source) -> dict[str, int]:
+    """How many windows of each label there are to train on, of everyone together."""
+    labels = np.concatenate([source.load_person(place).train.labels for place in range(len(source.people))])
+    counts = np.bincount(labels, minlength=len(source.label_names)).tolist()
+    return dict(zip(source.label_names, counts, strict=True))
+
+
+def publish(out: Path, names: Sequence[str], lab: Path, *, busy_too: bool = False) -> None:
+    """Copy what the laboratory's pages show of these experiments: tables, pictures, and how they were made.
+
+    Times of a busy machine stay out, unless they are asked for; `made.json` has what others used either way.
+    """
+    for name in names:
+        made = json.loads((out / name / "made.json").read_text(encoding="utf-8"))
+        if "others" in made and not busy_too and (made["others"] is None or made["others"] > Disturbance.QUIET):
+            used = "nobody knows how much" if made["others"] is None else f"{made['others']:.2g} of a core"
+            raise SettingsError(
+                f"the times of {name} are not published: others used {used} while they were taken, and {Disturbance.QUIET} is "
+                "allowed. Run it again with a new --out at a quiet moment, or say --busy-too, which marks them"
+            )
+    for name in names:
+        folder = lab / "figures" / "experiments" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in sorted((out / name).iterdir()):
+            if path.suffix in {".csv", ".svg", ".json"}:
+                (folder / path.name).write_bytes(path.read_bytes())
 
 
 def _write_part(folder: Path, experiment: Experiment[Any], part: Part, made: Mapping[str, Any]) -> Result:
@@ -300,5 +356,6 @@ def _assemble(out: Path, experiments: Sequence[Experiment[Any]]) -> Path:
     intro += [f"Not run yet: {missing}."] if missing else []
     sections = [path.read_text(encoding="utf-8") for path in parts.values() if path.exists()]
     page = out / "report.html"
-    page.write_text(page_html("The paper's experiments, made again", intro, sections), encoding="utf-8")
+    if sections:
+        page.write_text(page_html("The paper's experiments, made again", intro, sections), encoding="utf-8")
     return page
