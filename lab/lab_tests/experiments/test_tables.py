@@ -118,7 +118,8 @@ def test_ppfdl_averages_as_in_the_clear():
 @pytest.fixture(scope="module")
 def table6(out):
     """Its rows, by scheme and profile."""
-    sizes = {"paper_parameters": 2, "hardened_parameters": 60, "shared_parameters": 20}
+    sizes = {"paper_parameters": 2, "hardened_parameters": 60, "shares_parameters": 40, "split_parameters": 20}
+    sizes |= {"late": 2, "repetitions": 1}
     found = run(tiny(TABLE_6, participants=4, **sizes, **KEY), out)
     return {(row["scheme"], row["profile"]): row for row in found}
 
