@@ -176,8 +176,10 @@ def _present(settings: AccuracySettings, found: Found) -> Part:
         title = f"Encrypted by `{run.profile}` beside the clear: {size}, one seed, by real user"
         tables.append(table_of(title, [row | _printed(row["scheme"]) for row in trio], ("scheme", *_SHOWN), DIGITS))
         equal = "equal" if same_digits(*trio[1:]) else "NOT equal"
-        largest = max(number(row, "off by") for row in found[run, "encrypted"])
-        said += remarks("encrypted", settings, run=run, key=settings.keys_of(run), equal=equal, off=f"{largest:.2g}")
+        said += remarks("encrypted", settings, run=run, key=settings.keys_of(run), equal=equal)
+        if all("off by" in row for row in found[run, "encrypted"]):
+            largest = max(number(row, "off by") for row in found[run, "encrypted"])
+            said += remarks("encrypted weights", settings, run=run, off=f"{largest:.2g}")
         records += trio
     picture = Picture("table3", "Accuracy and F1 after each round", lambda f: _draw(f, settings, plain))
     return Part(records, tuple(tables), (picture,), tuple(said)) + _recipe_part(settings, found)

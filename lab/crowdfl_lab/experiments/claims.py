@@ -191,7 +191,7 @@ def _equal(stored: Stored, what: str) -> Found:
     same = all(f"{_f(plain, name):.4f}" == f"{_f(ours, name):.4f}" for name in _SCORES)
     shown = ", ".join(f"{_f(ours, name):.4f}" for name in _SCORES)
     off = ours.get("off by")
-    weights = f"no weight off by more than {float(off):.2g}" if off else "weights not compared"
+    weights = f"no weight off by more than {float(off):.2g}" if off else "weights not compared in this run"
     size = f"{int(ours['hidden']):,} hidden units" + (f", {ours['people']} people" if ours.get("people") else "")
     words = "equal to FedAvg_5 in every printed digit" if same else "NOT equal to FedAvg_5"
     return Found(f"{size}: {shown}; {words}; {weights}", same)
@@ -690,12 +690,13 @@ def _tried(folder: Path, link: Callable[[str], str]) -> list[str]:
         f"| {_cell(row['tried'])} | {_two(row, 'accuracy', 'f1')} | {_two(row, 'nn accuracy', 'nn f1')} |"
         for row in ways
     ]
+    hidden = stored.made("gap")["settings"]["reading_hidden"]
     over = [row for row in readings if _f(row, "beside") > _f(row, "accuracy") and _f(row, "beside f1") > _f(row, "f1")]
     words = "; ".join(row["tried"] for row in over) or "none"
     lines += [
         "",
         f'"Non-federated NN" may have been another network in figure 3 than in table 3. FedAvg is above NN in both scores '
-        f"where NN is: {words}.",
+        f"where NN is: {words}. Networks of {hidden} hidden units.",
         "",
         "| NN read as | NN: accuracy, F1 | FedAvg beside it: accuracy, F1 |",
         "|---|---|---|",

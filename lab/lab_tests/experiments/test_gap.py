@@ -53,7 +53,7 @@ def test_inputs_in_m_s2_come_back_from_what_the_file_says(tmp_path):
 
 
 def test_it_runs_to_its_tables(tmp_path):
-    rows = run(tiny(GAP, learn=LEARN, ways=BOTH, few=1, long=3, rates=(0.4,)), tmp_path, MADE_UP)
+    rows = run(tiny(GAP, learn=LEARN, ways=BOTH, reading_hidden=4, few=1, long=3, rates=(0.4,)), tmp_path, MADE_UP)
     assert [row["of"] for row in rows] == ["way"] * 2 + ["reading"] * 6
     assert all(0 <= float(row["accuracy"]) <= 1 for row in rows)
     assert "It is above NN in" in text_of(tmp_path)
