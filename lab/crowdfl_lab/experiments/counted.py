@@ -249,6 +249,7 @@ TABLE_4 = Experiment("table4", "Table 4: computation, counted", _points, _presen
 TABLE_5 = Experiment("table5", "Table 5: communication, counted", _points, _present_table5, _FULL, _QUICK)
 
 _THRESHOLD, _SHARES, _CHUNK = 3, 5, 16
+_LANES = 1024  # of the checks of `shares`
 _DROPOUT_ROLES = ("participant", "SP", "CSP")
 _WHOLE = "seconds at 277,006 (extrapolated)"
 _COLUMNS = {
@@ -326,7 +327,8 @@ def _late_shares(settings: DropoutSettings, bench: Bench) -> Records:
 def _shares_round(settings: DropoutSettings, people: int, bench: Bench) -> tuple[float, int, int]:
     """Of the servers in a round: seconds, messages between them; and the bytes of an upload. What KGC dealt is there before."""
     heard = RoundRecorder(clock=bench.clock)
-    task = MadeUpTask(settings, bench, people, settings.shares_parameters, heard, profile="shares", lanes=0, late=600.0)
+    how = {"profile": "shares", "lanes": _LANES, "pay": "none", "late": 600.0}
+    task = MadeUpTask(settings, bench, people, settings.shares_parameters, heard, **how)
     for role in ("sp", "csp"):
         task.parties.dealt(role, 1)
     round_ = task.parties.open(1)

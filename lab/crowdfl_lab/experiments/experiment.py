@@ -14,6 +14,7 @@ given.
 import json
 import operator
 import os
+import re
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -85,7 +86,11 @@ TABLE6: dict[str, list[str]] = _PRINTED["table6"]  # seconds, then messages of t
 
 def remarks(name: str, settings: object, **found: object) -> tuple[str, ...]:
     """What the paper says of a figure, then what must be said with ours, with what was found filled in."""
-    said = [f"Paper: {claim.says}" for claim in CLAIMS if claim.of == name and name.startswith("fig")]
+    # A claim of each profile is one sentence of the paper's.
+    sentences = (
+        re.sub(r" \(`\w+`\)", "", claim.says) for claim in CLAIMS if claim.of == name and name.startswith("fig")
+    )
+    said = [f"Paper: {sentence}" for sentence in dict.fromkeys(sentences)]
     return (*said, *(remark.format(settings=settings, **found) for remark in _REMARKS[name]))
 
 
