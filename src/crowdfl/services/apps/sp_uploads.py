@@ -26,7 +26,7 @@ from fastapi.routing import APIRoute
 from prometheus_client import Counter
 from pydantic import Field
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.signed import Receipt
 from crowdfl.errors import Conflict, Forbidden, LimitExceeded, NotReady, ServiceUnavailable, Truncated
 from crowdfl.roles.records import Upload
