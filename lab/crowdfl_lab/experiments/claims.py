@@ -98,6 +98,7 @@ class Found:
     text: str
     holds: bool | None
     why: str = ""
+    is_stored: bool = True
 
 
 Decide = Callable[[Stored], Found]
@@ -623,7 +624,7 @@ def judged(folder: Path) -> list[Judged]:
         try:
             measured = _DECIDED[printed.name](stored)
         except Missing as missing:
-            measured = Found(f"not stored here: `crowdfl reproduce {missing}`", None)
+            measured = Found(f"not stored here: `crowdfl reproduce {missing}`", None, is_stored=False)
         source = _ABOUT_TIME.get(printed.name) or {"fig7b": "fig7"}.get(
             printed.of, printed.of if printed.of in _RATIOS else ""
         )
@@ -655,7 +656,7 @@ def page(folder: Path, link: Callable[[str], str]) -> str:
             lines += [f"{busy} Its times are to be measured again at a quiet moment.", ""]
         lines += ["| the paper | here | | why |", "|---|---|---|---|"]
         for one in mine:
-            why = one.found.why or (one.printed.why if one.found.holds is not True else "")
+            why = one.found.why or (one.printed.why if one.found.is_stored and not one.found.holds else "")
             lines.append(
                 "| " + " | ".join(_cell(text) for text in (one.printed.says, one.found.text, one.verdict, why)) + " |"
             )
@@ -672,40 +673,51 @@ def _cell(text: str) -> str:
 
 def _tried(folder: Path, link: Callable[[str], str]) -> list[str]:
     """Of figure 3: what was tried to have FedAvg above NN."""
-    lines = ["## What was tried for figure 3", ""]
+    stored = Stored(folder)
+    return ["## What was tried for figure 3", "", *_other_ways(stored, link), *_other_readings(stored, link)]
+
+
+def _other_ways(stored: Stored, link: Callable[[str], str]) -> list[str]:
     try:
-        stored = Stored(folder)
-        ways, readings = (stored.rows("gap", of=kind) for kind in ("way", "reading"))
+        ways = stored.rows("gap")
     except Missing:
-        return [*lines, "Not stored here: `crowdfl reproduce gap`.", ""]
+        return ["Other ways to train: not stored here: `crowdfl reproduce gap`.", ""]
     above = sum(_f(row, "accuracy") > _f(row, "nn accuracy") for row in ways)
-    lines += [
-        f"`crowdfl reproduce gap` ([numbers]({link('gap')})): one seed, by real user, in the clear. Of {len(ways)} ways to "
-        f"train, {above} bring FedAvg above NN.",
+    return [
+        f"Other ways to train ([numbers]({link('gap')})): one seed, by real user, in the clear. In {above} of {len(ways)} ways "
+        "FedAvg is above NN.",
         "",
         "| tried | FedAvg_5: accuracy, F1 | NN: accuracy, F1 |",
         "|---|---|---|",
-    ]
-    lines += [
-        f"| {_cell(row['tried'])} | {_two(row, 'accuracy', 'f1')} | {_two(row, 'nn accuracy', 'nn f1')} |"
-        for row in ways
-    ]
-    hidden = stored.made("gap")["settings"]["reading_hidden"]
-    over = [row for row in readings if _f(row, "beside") > _f(row, "accuracy") and _f(row, "beside f1") > _f(row, "f1")]
-    words = "; ".join(row["tried"] for row in over) or "none"
-    lines += [
+        *(
+            f"| {_cell(row['tried'])} | {_two(row, 'accuracy', 'f1')} | {_two(row, 'nn accuracy', 'nn f1')} |"
+            for row in ways
+        ),
         "",
-        f'"Non-federated NN" may have been another network in figure 3 than in table 3. FedAvg is above NN in both scores '
-        f"where NN is: {words}. Networks of {hidden} hidden units.",
+    ]
+
+
+def _other_readings(stored: Stored, link: Callable[[str], str]) -> list[str]:
+    """\"Non-federated NN\" may have been another network in figure 3 than in table 3."""
+    try:
+        readings = stored.rows("readings")
+    except Missing:
+        return ["Other readings of NN: not stored here: `crowdfl reproduce readings`.", ""]
+    hidden = stored.made("readings")["settings"]["learn"]["hidden"]
+    over = [row for row in readings if _f(row, "beside") > _f(row, "accuracy") and _f(row, "beside f1") > _f(row, "f1")]
+    words = "; ".join(row["tried"] for row in over) or "none of these"
+    return [
+        f"Other readings of NN ([numbers]({link('readings')})), {hidden:,} hidden units. FedAvg is above NN in both scores "
+        f"where NN is read as: {words}.",
         "",
         "| NN read as | NN: accuracy, F1 | FedAvg beside it: accuracy, F1 |",
         "|---|---|---|",
+        *(
+            f"| {_cell(row['tried'])} | {_two(row, 'accuracy', 'f1')} | {_two(row, 'beside', 'beside f1')} |"
+            for row in readings
+        ),
+        "",
     ]
-    lines += [
-        f"| {_cell(row['tried'])} | {_two(row, 'accuracy', 'f1')} | {_two(row, 'beside', 'beside f1')} |"
-        for row in readings
-    ]
-    return [*lines, ""]
 
 
 def _two(row: Mapping[str, str], *names: str) -> str:

@@ -18,7 +18,7 @@ from crowdfl_lab.experiments.experiment import publish as publish_results
 from crowdfl_lab.experiments.experiment import reproduce as run_experiments
 from crowdfl_lab.experiments.federated import PROFILES, named_data
 from crowdfl_lab.experiments.figure7 import FIG_7
-from crowdfl_lab.experiments.gap import GAP
+from crowdfl_lab.experiments.gap import GAP, READINGS
 from crowdfl_lab.experiments.private import MEMBERSHIP, PRIVACY
 from crowdfl_lab.experiments.rewards import FIG_4
 from crowdfl_lab.experiments.times import FIG_5, FIG_6
@@ -27,7 +27,21 @@ from crowdfl_lab.report.results import Result
 
 CATALOG: dict[str, Experiment[Any]] = {
     each.name: each
-    for each in (TABLE_3, TABLE_4, TABLE_5, TABLE_6, FIG_3, FIG_4, FIG_5, FIG_6, FIG_7, GAP, PRIVACY, MEMBERSHIP)
+    for each in (
+        TABLE_3,
+        TABLE_4,
+        TABLE_5,
+        TABLE_6,
+        FIG_3,
+        FIG_4,
+        FIG_5,
+        FIG_6,
+        FIG_7,
+        GAP,
+        READINGS,
+        PRIVACY,
+        MEMBERSHIP,
+    )
 }
 _NAMES = ", ".join([*CATALOG, "all", "claims"])
 

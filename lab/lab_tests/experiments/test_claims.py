@@ -113,7 +113,7 @@ def test_what_is_not_stored_is_open_and_names_its_command(stored):
     assert verdict(stored, "fig3 nn") is None
     text = claims.write_page(stored).read_text()
     assert "not stored here: `crowdfl reproduce fig3` | open" in text
-    assert "Not stored here: `crowdfl reproduce gap`" in text
+    assert "not stored here: `crowdfl reproduce gap`" in text
 
 
 @pytest.mark.parametrize(("others", "marked"), [(1.3, True), (0.1, False)])

@@ -127,7 +127,9 @@ class TestTable3:
         assert (learn.epochs, learn.batch, learn.rate, learn.rounds, learn.people) == (30, 50, 0.001, 5, 36)
         assert 277 * quick_runs["hardened"] + 6 == 13_856
         assert len(full.seeds) == 3
-        assert " ".join(CATALOG) == "table3 table4 table5 table6 fig3 fig4 fig5 fig6 fig7 gap privacy membership"
+        assert (
+            " ".join(CATALOG) == "table3 table4 table5 table6 fig3 fig4 fig5 fig6 fig7 gap readings privacy membership"
+        )
 
 
 class TestEncryptedRun:
