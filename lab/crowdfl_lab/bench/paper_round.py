@@ -10,7 +10,7 @@ import operator
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any, cast
 
@@ -126,11 +126,11 @@ class PaperRound:
     def parts(self) -> Iterator[Part]:
         yield Part("keys", "keys", self._deal)
         for place, who in enumerate(self.names):
-            yield Part(f"encrypt {who}", "encrypt", lambda place=place: self._encrypt(place))
+            yield Part(f"encrypt {who}", "encrypt", partial(self._encrypt, place))
         yield Part("average", "average", self._average)
         yield Part("read", "read", self._read_average)
         for place, who in enumerate(self.names):
-            yield Part(f"distance {who}", "reward", lambda place=place: self._distance(place))
+            yield Part(f"distance {who}", "reward", partial(self._distance, place))
         yield Part("pay", "reward", self._pay)
 
     def run(self, seconds: float, say: Say) -> int:

@@ -272,7 +272,7 @@ def reproduce(
             found[key] = notebook.take(point, bench)
             progress.advance(bar)
         progress.update(inside, visible=False)
-        made = {
+        made: dict[str, Any] = {
             "size": chosen,
             "command": command.format(name=experiment.name),
             "settings": asdict(settings),
@@ -286,8 +286,8 @@ def reproduce(
             made["windows"] = _training_windows(bench.data)
         disturbance = notebook.disturbance(points.values(), bench)
         if disturbance is not None:
-            made |= {"clock": "processor seconds" if bench.clock is time.process_time else "seconds"}
-            made |= {"others": disturbance.cores}
+            made["clock"] = "processor seconds" if bench.clock is time.process_time else "seconds"
+            made["others"] = disturbance.cores
             part += Part([], remarks=remarks("times", settings, said=said_of(disturbance), clock=made["clock"]))
         on_result(_write_part(out / experiment.name, experiment, part, made))
     return _assemble(out, catalog or experiments)

@@ -5,8 +5,9 @@ inputs, and moments that are kept between rounds. FedAvg after the rounds and NN
 "NN": of whom it learns, how long, and on whose windows it is tried. All in the clear: the protocol changes no printed digit.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -192,7 +193,7 @@ class World:
                 net.load(model)
                 net.train(one, self.training.at(number_, one.name))
                 found.append(net.weights() * len(one.labels))
-            model = sum(found) / sum(len(one.labels) for one in self.fed)
+            model = np.sum(found, axis=0) / sum(len(one.labels) for one in self.fed)
         net.load(model)
         return net
 
@@ -222,7 +223,7 @@ def _rescaled(fed: Sequence[Fed], inputs: str, bench: Bench) -> list[Fed]:
 
         def back(rows: Inputs, deviation: Any = deviation, mean: Any = mean) -> Inputs:  # noqa: ANN401 -- arrays
             windows = rows.reshape(len(rows), -1, len(mean)) * deviation + mean
-            return windows.reshape(len(rows), -1).astype(np.float32)
+            return np.asarray(windows.reshape(len(rows), -1), dtype=np.float32)
 
         found.append(replace(one, inputs=back(one.inputs), held_inputs=back(one.held_inputs)))
     if inputs == "m/s2":
@@ -233,6 +234,9 @@ def _rescaled(fed: Sequence[Fed], inputs: str, bench: Bench) -> list[Fed]:
         replace(one, inputs=(one.inputs - middle) / spread, held_inputs=(one.held_inputs - middle) / spread)
         for one in found
     ]
+
+
+_Reading = Callable[[ReadingSettings, World], Records]
 
 
 def _ways(settings: GapSettings) -> Points:
@@ -250,10 +254,12 @@ def _readings(settings: ReadingSettings) -> Points:
         ("steps", {"few": settings.few, "long": settings.long}, _steps),
     ):
         given: Record = dict(vars(settings.learn)) | {"reading": name} | extra
-        points[name] = ExperimentPoint(
-            "gap reading", given, lambda bench, measure=measure: measure(settings, World(settings.learn, Way(), bench))
-        )
+        points[name] = ExperimentPoint("gap reading", given, partial(_read, settings, measure))
     return points
+
+
+def _read(settings: ReadingSettings, measure: _Reading, bench: Bench) -> Records:
+    return measure(settings, World(settings.learn, Way(), bench))
 
 
 def _way(learn: LearnSettings, way: Way) -> Any:  # noqa: ANN401 -- a point's measure
