@@ -89,10 +89,6 @@ def reproduce(  # noqa: PLR0913, PLR0917 -- one for each option
     ] = None,
     busy_too: Annotated[bool, typer.Option("--busy-too", help="Publish them all the same, and marked.")] = False,
 ) -> None:
-    """Make tables and figures of the paper's section 8 again, with its numbers beside ours; and what noise costs and hides.
-
-    It ends in a page of claims: whatever the paper prints there, what was measured, whether it holds, and why. `claims` alone
-    makes that page again of what is stored."""
     if quick and full:
         raise typer.BadParameter("--quick and --full exclude each other")
     _require_known(names, [*CATALOG, "all", "claims"], "an experiment")
