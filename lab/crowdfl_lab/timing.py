@@ -3,7 +3,8 @@
 The kernel's high-water mark of a program is read (VmHWM), not getrusage's: on Linux, ru_maxrss survives exec, so a child of a
 large parent would start with the parent's peak and appear to need nothing.
 
-Timing on a noisy machine: variants take turns, so that a disturbance falls on all of them alike.
+Timing on a noisy machine: variants take turns, so that a disturbance falls on all of them alike; and what other programs used
+of the processors meanwhile is measured, for processor seconds too are longer on a busy machine.
 """
 
 import os
@@ -15,7 +16,7 @@ import time
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import gmpy2
 
@@ -64,7 +65,7 @@ _Name = TypeVar("_Name", bound=Hashable)
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of each repetition, on the wall clock and of all processors."""
+    """Seconds of each repetition, on the clock that was asked for (the wall's, unless told) and of all processors."""
 
     seconds: tuple[float, ...]
     cpu: tuple[float, ...] = ()
@@ -82,23 +83,71 @@ class Timing:
         return f"median of {len(self.seconds)}, least {self.minimum:.3g} s"
 
 
-def timed(action: Callable[[], object]) -> float:
-    return timed_call(action)[0]
+Clock = Callable[[], float]
 
 
-def timed_call(action: Callable[[], _T]) -> tuple[float, _T]:
-    start = time.perf_counter()
+def timed(action: Callable[[], object], clock: Clock = time.perf_counter) -> float:
+    return timed_call(action, clock)[0]
+
+
+def timed_call(action: Callable[[], _T], clock: Clock = time.perf_counter) -> tuple[float, _T]:
+    start = clock()
     result = action()
-    return time.perf_counter() - start, result
+    return clock() - start, result
 
 
-def turns(variants: Mapping[_Name, Callable[[], object]], repetitions: int) -> dict[_Name, Timing]:
+@dataclass(frozen=True)
+class Disturbance:
+    """Over some seconds, the processor seconds that went to other programs; None where the system does not say."""
+
+    seconds: float
+    others: float | None
+
+    QUIET: ClassVar[float] = 0.25
+    """What others may use of one core, in the mean, while times are taken that are published."""
+
+    @property
+    def cores(self) -> float | None:
+        return None if self.others is None else self.others / max(self.seconds, 1e-9)
+
+    @property
+    def quiet(self) -> bool:
+        """Where nobody knows, it is not."""
+        return self.cores is not None and self.cores <= self.QUIET
+
+    def __add__(self, other: "Disturbance") -> "Disturbance":
+        both = None if self.others is None or other.others is None else self.others + other.others
+        return Disturbance(self.seconds + other.seconds, both)
+
+
+def disturbed_call(action: Callable[[], _T]) -> tuple[Disturbance, _T]:
+    """What the system counted as busy meanwhile, less what this program used."""
+    before, own = busy_seconds(), time.process_time()
+    seconds, result = timed_call(action)
+    after, own = busy_seconds(), time.process_time() - own
+    others = None if before is None or after is None else max(0.0, after - before - own)
+    return Disturbance(seconds, others), result
+
+
+def busy_seconds() -> float | None:
+    """Of all processors since the machine started, by Linux's account; time that a host took away counts."""
+    stat = Path("/proc/stat")
+    if not stat.exists():
+        return None
+    counts = stat.read_text(encoding="ascii").splitlines()[0].split()[1:]
+    user, nice, system, _idle, _waiting, irq, soft, stolen, *_ = map(int, counts)
+    return (user + nice + system + irq + soft + stolen) / os.sysconf("SC_CLK_TCK")
+
+
+def turns(
+    variants: Mapping[_Name, Callable[[], object]], repetitions: int, clock: Clock = time.perf_counter
+) -> dict[_Name, Timing]:
     """Time the variants A B C A B C ..., `repetitions` times each."""
     taken: dict[_Name, list[tuple[float, float]]] = {name: [] for name in variants}
     for _ in range(repetitions):
         for name, action in variants.items():
             busy = time.process_time()
-            taken[name].append((timed(action), time.process_time() - busy))
+            taken[name].append((timed(action, clock), time.process_time() - busy))
     return {name: Timing(*map(tuple, zip(*took, strict=True))) for name, took in taken.items()}
 
 

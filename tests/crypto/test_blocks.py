@@ -75,3 +75,33 @@ def test_a_constant_added(values, constant):
     limbs, negative = add_constant(to_limbs(blocks.from_ints(values, 10), 3), constant)
     assert blocks.to_ints(from_limbs(limbs, 12)) == [(x + constant) % (1 << 96) for x in values]
     assert negative.tolist() == [x + constant < 0 for x in values]
+
+
+@given(
+    n=st.integers(2**70, 2**90).map(lambda n: n | 1),
+    pairs=st.lists(
+        st.tuples(*[st.integers(0, 2**32) | st.integers(0, 2**70) | st.sampled_from([0, 1, 2**32 - 1, 2**70 - 1])] * 2)
+    ),
+)
+def test_products_are_modulo_n_whatever_their_factors(n, pairs):
+    """Short factors go by limbs, long ones one by one: both as integers would."""
+    left, right = (blocks.from_ints([pair[place] for pair in pairs], 11 - place) for place in (0, 1))
+    found = blocks.products(left, right, n)
+    assert found.shape == (len(pairs), blocks.width_of(n))
+    assert blocks.to_ints(found) == [a * b % n for a, b in pairs]
+
+
+def test_products_of_more_rows_than_a_piece(monkeypatch):
+    monkeypatch.setattr(blocks, "_PIECE", 3)
+    left, right = blocks.from_ints(range(250, 260), 4), blocks.from_ints(range(10), 4)
+    assert blocks.to_ints(blocks.products(left, right, 2**64 + 13)) == [(250 + i) * i for i in range(10)]
+
+
+def test_short_factors_become_no_integers(monkeypatch):
+    monkeypatch.setattr(blocks, "to_ints", lambda _block: pytest.fail("an integer for a row"))
+    left = blocks.from_ints([2**31, 7], 32)
+    assert blocks.products(left, left, 2**255 + 1)[:, -1].tolist() == [0, 49]
+
+
+def test_a_wider_block_holds_the_same_numbers():
+    assert blocks.to_ints(blocks.widened(blocks.from_ints([1, 258], 2), 5)) == [1, 258]

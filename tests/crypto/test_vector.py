@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crowdfl.crypto import blocks
-from crowdfl.crypto.compute import Progress
+from crowdfl.crypto.compute import Progress, Threads
 from crowdfl.crypto.paillier.vector import (
     CipherVector,
     PartialVector,
@@ -34,6 +34,18 @@ NUMBERS = [0, 1, -1, 10**12, -(10**12), 77, -78]
 def values(vector) -> list[int]:
     """The numbers modulo N^2 in a vector."""
     return [int(x) for x in blocks.to_ints(vector.block)]
+
+
+class Counting(Threads):
+    """Counts the rows of its batches."""
+
+    def __init__(self):
+        super().__init__(1)
+        self.rows = 0
+
+    def map(self, kernel, *given, **options):
+        self.rows += len(given[0])
+        return super().map(kernel, *given, **options)
 
 
 class Spent:
@@ -151,6 +163,29 @@ def test_every_entry_needs_its_factor(keys):
     for factors in ([1], [1, 2, 3]):
         with pytest.raises(LengthMismatch, match=f"{len(factors)} factors for 2"):
             keys.encrypt([1, 2]).scale_each(factors)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 6])
+def test_sums_of_neighbours(keys, size):
+    """Of as many additions as one after the other, whatever the batches are."""
+    numbers = [3, -1, 40, 5, 0, -7]
+    backend = Counting()
+    found = keys.encrypt(numbers).sums(size, backend=backend)
+    assert keys.read(found) == [sum(numbers[i : i + size]) for i in range(0, 6, size)]
+    assert backend.rows == 6 // size * (size - 1)
+
+
+@pytest.mark.parametrize("size", [0, 4])
+def test_sums_that_do_not_come_out_are_refused(keys, size):
+    with pytest.raises(LengthMismatch):
+        keys.encrypt([1] * 6).sums(size)
+
+
+def test_scaling_by_a_block_is_scaling_by_its_numbers(keys):
+    vector = keys.encrypt([2, -3])
+    assert vector.scale_each(blocks.from_ints([5, 300], 2)) == vector.scale_each([5, 300])
+    with pytest.raises(LengthMismatch):
+        vector.scale_each(blocks.from_ints([5], 2))
 
 
 @given(data=st.data(), count=st.integers(1, 20))

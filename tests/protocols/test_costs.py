@@ -3,10 +3,15 @@
 The laboratory compares tables 4 and 5 themselves, as printed: lab/docs/costs.md. Where the two differ, a test says why.
 """
 
+from collections import Counter
 from dataclasses import dataclass
+from operator import length_hint
 
 import pytest
 
+from crowdfl.crypto import blocks
+from crowdfl.crypto.coins import Coins
+from crowdfl.protocols.common import sdiv, smul
 from crowdfl.protocols.party import Costs
 from crowdfl.protocols.profile import width_budget
 from tests.protocols.driving import SMALL, Wire, converse, deal, federation, updates
@@ -162,3 +167,32 @@ def test_scopes_do_not_leak():
         costs.count("Enc")
     costs.count("PDec", 5)
     assert (costs.outside("PDec"), costs.total("PDec"), costs.outside("SDIV"), costs.outside("Enc")) == (5, 6, 2, 0)
+
+
+def test_rewards_make_no_integer_for_each_parameter(monkeypatch):
+    """Outside the kernels, which a GPU runs: as many for one parameter as for nine."""
+    made = Counter()
+
+    def counted(module, name, size):
+        real = getattr(module, name)
+
+        def call(*given):
+            made[parameters] += size(*given)
+            return real(*given)
+
+        monkeypatch.setattr(module, name, call)
+
+    for module in (blocks, sdiv, smul):
+        counted(module, "to_ints", len)
+    counted(blocks, "from_ints", lambda numbers, _width: length_hint(numbers) or 1)
+    counted(Coins, "bits", lambda *_: 1)
+    for parameters in (1, 9):
+        sides = deal(3, parameters, profile="paper", key_bits=448, lanes=None)
+        for party in (sides.sp.party, sides.csp.party):
+            party.view.keep = False
+        round_ = sides.open(1)
+        round_.collect({who: sides.upload([0.1] * parameters, 2, who) for who in sides.people})
+        round_.average()
+        made[parameters] = 0
+        round_.reward(36_000_000)
+    assert made[1] == made[9] > 0

@@ -158,7 +158,7 @@ def test_the_papers_masks_are_composite_and_in_range(servers):
     """r of Alg. 1, above 10^L * 2^(2*kappa)."""
     sp = PaperSdivSp(servers.sp, kappa=KAPPA, sigma=SIGMA, decimals=DECIMALS)
     for _ in range(20):
-        r = sp._composite(Coins.fresh())
+        r = sp._even(Coins.fresh())
         assert 10**DECIMALS * 2 ** (2 * KAPPA) < r < 2 ** (KEY_BITS - KAPPA - SIGMA - 2)
         assert not gmpy2.is_prime(r)
 

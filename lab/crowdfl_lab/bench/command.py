@@ -7,9 +7,11 @@ from typing import Annotated
 import typer
 
 from crowdfl.crypto.backends import backend_named
+from crowdfl.errors import SettingsError
 from crowdfl_lab.report.output import deliver, progress_to_stderr
 from crowdfl_lab.report.results import Result
 
+_AGAIN = 75  # sysexits' "try again": not an error
 _DEFAULT_PEERS = Path(".venv-peers/bin/python")
 _DEFAULT_PFL = Path(".venv-pfl/bin/python")
 
@@ -60,15 +62,43 @@ def gpu(
     quick: _Quick = False,
     check: _Check = False,
     compute: Annotated[str, typer.Option(help="Where to compute: cuda, or threads to compare.")] = "cuda",
+    profile: Annotated[str, typer.Option(help="hardened, or paper: one round as printed, in parts.")] = "hardened",
+    state: Annotated[
+        Path, typer.Option(help="Of paper: where its parts are kept; 10 GB at full size, with a benchmark's keys.")
+    ] = Path("crowdfl-gpu-paper"),
+    seconds: Annotated[float, typer.Option(help="Of paper: no part begins that may end later than this.")] = 540.0,
     out: _Out = None,
 ) -> None:
-    """Partial decryptions a second and whole rounds of `hardened` on one GPU."""
+    """Partial decryptions a second and whole rounds of `hardened` on one GPU; or one round of `paper`, in calls that go on
+    where the last one stopped, until the exit code is no longer 75."""
     _require_judged(quick=quick, check=check)
+    if profile == "paper":
+        _paper_round(state, compute, seconds, (as_json, quick, check, out))
+        return
+    if profile != "hardened":
+        raise typer.BadParameter(f"'{profile}' is not measured here: hardened or paper", param_hint="--profile")
     from crowdfl_lab.bench import gpu as bench
 
     settings = bench.GpuSettings.quick() if quick else bench.GpuSettings()
     result = bench.bench_gpu(settings, backend_named(compute), say=progress_to_stderr())
     _conclude(result, as_json=as_json, check=check, out=out)
+
+
+def _paper_round(state: Path, compute: str, seconds: float, how: tuple[bool, bool, bool, Path | None]) -> None:
+    from crowdfl_lab.bench import paper_round as bench
+
+    as_json, quick, check, out = how
+    settings = bench.PaperRoundSettings.quick() if quick else bench.PaperRoundSettings()
+    try:
+        found = bench.bench_paper_round(
+            settings, backend_named(compute), state, seconds=seconds, say=progress_to_stderr()
+        )
+    except SettingsError as wrong:
+        raise typer.BadParameter(str(wrong), param_hint="--state") from None
+    if isinstance(found, int):
+        typer.echo(f"{found} parts are missing: run the same command again", err=True)
+        raise typer.Exit(_AGAIN)
+    _conclude(found, as_json=as_json, check=check, out=out)
 
 
 @app.command()

@@ -1,4 +1,5 @@
-"""One round of a finished campaign once more, on its people's own updates: under `shares` again, and under `hardened`."""
+"""One round of a finished campaign once more, on its people's own updates: under `shares` again, by equal parts and by the
+paper's Eq. 10, and under `hardened`, which pays by Eq. 10 alone."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -9,13 +10,15 @@ import numpy as np
 from crowdfl.crypto.compute import default_backend
 from crowdfl.learning.oracle import distances, rewards
 from crowdfl.protocols.profile import TaskSpec, Tools
-from crowdfl.settings import TaskSettings, from_millionths, to_millionths
+from crowdfl.settings import MILLION, TaskSettings, from_millionths, to_millionths
 from crowdfl.simulation.sides import Parties
 from crowdfl_lab.demo.plain import Plain, Row, row_of
 from crowdfl_lab.recorder import RoundRecorder
+from crowdfl_lab.report.plots import Canvas, Picture, panels
 from crowdfl_lab.report.results import Cell, Figure, ResultTable
 
 HARDENED_LANES = 112  # of the sketch that estimates distances: within about a tenth
+_LANES = 4096  # of that of `shares`, which costs it little: within about a fortieth
 _SHOWN = 3  # weights
 _NUMBER = 1  # the round that has everyone's upload
 _KEPT = ("decimals", "clip", "max_participants", "max_samples", "min_participants", "rounds", "budget", "key_bits")
@@ -36,9 +39,11 @@ class PlayedAgain:
 
 @dataclass(frozen=True)
 class BothRounds:
-    """A round of `shares` and the same of `hardened`; `published` is the average that the campaign's own readers have."""
+    """A round of `shares`, the same with pay by distance, and the same of `hardened`; `published` is the average that the
+    campaign's own readers have."""
 
     shares: PlayedAgain
+    by_distance: PlayedAgain
     hardened: PlayedAgain
     published: Row = field(repr=False)
     updates: _Updates = field(repr=False)
@@ -59,8 +64,12 @@ def play_both(plain: Plain, settings: TaskSettings, published: Row, *, insecure_
     paper: dict[str, object] = {name: getattr(settings, name) for name in _KEPT}
     hardened = TaskSettings.of(profile="hardened", lanes=HARDENED_LANES, **paper)
     first = play_again(settings, trained, initial, insecure_test_key=insecure_test_key)
+    paid = TaskSettings.of(**settings.model_dump(exclude_none=True) | {"pay": "distance", "lanes": _LANES})
+    by_distance = play_again(paid, trained, initial, insecure_test_key=insecure_test_key)
     second = play_again(hardened, counted, initial, insecure_test_key=insecure_test_key)
-    return BothRounds(first, second, published, counted, to_millionths(settings.budget or 0), settings.decimals)
+    return BothRounds(
+        first, by_distance, second, published, counted, to_millionths(settings.budget or 0), settings.decimals
+    )
 
 
 def _shortened(model: Row, initial: Row, settings: TaskSettings) -> Row:
@@ -126,25 +135,63 @@ def _weights(both: BothRounds) -> ResultTable:
     return ResultTable("One round twice: the average", columns, rows, note)
 
 
-def _pay(both: BothRounds) -> ResultTable:
+def _in_the_clear(both: BothRounds) -> tuple[Row, Row]:
+    """What Eq. 10 pays, and how far everyone is from the average."""
     models, counts = ([update[place] for update in both.updates.values()] for place in (0, 1))
     away = np.sqrt(distances(models, both.hardened.average))
-    clear = rewards(models, [int(count) for count in counts], float(from_millionths(both.budget)))
+    return rewards(models, [int(count) for count in counts], float(from_millionths(both.budget))), away
+
+
+def _pay(both: BothRounds) -> ResultTable:
+    clear, away = _in_the_clear(both)
     rows = tuple(
         (
             f"person {who}",
-            *(money(one.rewards.get(who)) for one in (both.shares, both.hardened)),
+            *(money(one.rewards.get(who)) for one in (both.shares, both.by_distance, both.hardened)),
             f"{paid:.6f}",
             f"{far:.3f}",
         )
         for who, paid, far in zip(both.updates, clear, away, strict=True)
     )
     note = (
-        "Equal parts pay everyone alike who is in the average. Eq. 10 pays more to whoever is closer to it. The servers see "
-        f"neither models nor distances nor rewards; they estimate squared distances from {HARDENED_LANES} sums of weights."
+        "Equal parts pay everyone alike who is in the average. Eq. 10, in `shares` the setting pay = distance, pays more to "
+        "whoever is closer to it. The servers see neither models nor distances nor rewards; they estimate squared distances "
+        f"from {_LANES:,} sums of weights in `shares`, {HARDENED_LANES} in `hardened`."
     )
-    columns = ("participant", "shares: equal parts", "hardened: Eq. 10", "Eq. 10 in the clear", "distance")
+    columns = (
+        "participant",
+        "shares: equal parts",
+        "shares: Eq. 10",
+        "hardened: Eq. 10",
+        "Eq. 10 in the clear",
+        "distance",
+    )
     return ResultTable("One round twice: the pay", columns, rows, note)
+
+
+def pay_picture(both: BothRounds) -> Picture:
+    """Everyone's part by each rule."""
+    clear, _ = _in_the_clear(both)
+    paid = {
+        name: [one.rewards.get(who, 0) / MILLION for who in both.updates]
+        for name, one in (
+            ("shares: equal parts", both.shares),
+            ("shares: Eq. 10", both.by_distance),
+            ("hardened: Eq. 10", both.hardened),
+        )
+    }
+
+    def draw(figure: Canvas) -> None:
+        (axes,) = panels(figure, 1)
+        people = range(len(both.updates))
+        for (name, amounts), style in zip(paid.items(), ("_-", "o", "s"), strict=True):
+            axes.plot(people, amounts, style, label=name)
+        axes.plot(people, clear, "kx", label="Eq. 10, in the clear")
+        axes.set(xlabel="person", ylabel="reward of one round")
+        axes.set_xticks(people, [str(who) for who in both.updates])
+        axes.legend()
+
+    return Picture("demo-pay", "One round twice: who is paid what, by each rule", draw, (4.8, 3.4))
 
 
 def _costs(both: BothRounds) -> ResultTable:

@@ -6,7 +6,7 @@ from crowdfl.disclosures import learnt_in
 from crowdfl.services.run import read_ledger
 from crowdfl.settings import SpSettings
 from crowdfl.storage.settings_file import read_service
-from crowdfl_lab.demo.both import BothRounds, both_tables, both_words, money
+from crowdfl_lab.demo.both import BothRounds, both_tables, both_words, money, pay_picture
 from crowdfl_lab.demo.finished import FinishedCampaign
 from crowdfl_lab.demo.heard import person_of
 from crowdfl_lab.demo.plain import weighted
@@ -31,6 +31,7 @@ def campaign_result(campaign: FinishedCampaign, both: BothRounds | None = None) 
         pictures=(
             Picture("demo-accuracy", "Accuracy by round", lambda f: _draw_accuracy(f, campaign), (4.8, 3.4)),
             Picture("demo-rewards", "Rewards by person", lambda f: _draw_rewards(f, campaign), (4.8, 3.4)),
+            *([pay_picture(both)] if both else ()),
         ),
         command="make demo" if campaign.profile == "shares" else f"make demo PROFILE={campaign.profile}",
     )

@@ -51,7 +51,8 @@ SCORES = ("accuracy", "precision", "recall", "f1")
 COLUMNS = (*SCORES, "mad")
 DRAWN = {"accuracy": "accuracy", "f1": "F1 score"}
 DIGITS = ".4f"  # as the paper's table 3 prints
-RUNS = (ProfileRun("paper", 2), ProfileRun("hardened", 50), ProfileRun("shares", 1000))  # what two cores have time for
+# What two cores have time for.
+RUNS = (ProfileRun("paper", 1, people=12), ProfileRun("hardened", 50), ProfileRun("shares", 1000))
 _SPLIT_WORDS = {"user": "by real user", "random": "windows dealt at random"}
 _SHOWN = (*COLUMNS, *(f"paper: {name}" for name in COLUMNS))
 _SPECTRAL = {"features": "spectral", "scale_inputs": True}
@@ -81,7 +82,7 @@ class AccuracySettings(RunSettings):
         return replace(self.learn, split=split, seed=seed, **RECIPES.get(recipe, {}))
 
     def encrypted(self, run: ProfileRun, recipe: str = "") -> LearnSettings:
-        return replace(self.plain(self.seeds[0], recipe=recipe), hidden=run.hidden)
+        return run.of(self.plain(self.seeds[0], recipe=recipe))
 
 
 def spread(values: Sequence[float]) -> str:
@@ -117,7 +118,7 @@ def _scored_row(found: Record, baseline: Record) -> Record:
         row["split"] = "-"
     else:
         row["mad"] = mad(*(Scores(*(number(each, name) for name in SCORES)) for each in (found, baseline)))
-    return {name: row[name] for name in ("scheme", "split", "seed", "hidden", *COLUMNS)}
+    return {name: row.get(name) for name in ("scheme", "split", "seed", "hidden", "people", *COLUMNS, "off by")}
 
 
 def _mean_rows(rows: Records) -> Records:
@@ -171,10 +172,14 @@ def _present(settings: AccuracySettings, found: Found) -> Part:
     for run in settings.chosen:
         rows = [found[run, kind][-1] for kind in ("NN", "clear", "encrypted")]
         trio = [_scored_row(row, rows[0]) | {"of": "pair", "profile": run.profile} for row in rows]
-        title = f"Encrypted by `{run.profile}` beside the clear: {run.hidden:,} hidden units, one seed, by real user"
+        size = f"{run.hidden:,} hidden units, {settings.encrypted(run).people} people"
+        title = f"Encrypted by `{run.profile}` beside the clear: {size}, one seed, by real user"
         tables.append(table_of(title, [row | _printed(row["scheme"]) for row in trio], ("scheme", *_SHOWN), DIGITS))
         equal = "equal" if same_digits(*trio[1:]) else "NOT equal"
         said += remarks("encrypted", settings, run=run, key=settings.keys_of(run), equal=equal)
+        if all("off by" in row for row in found[run, "encrypted"]):
+            largest = max(number(row, "off by") for row in found[run, "encrypted"])
+            said += remarks("encrypted weights", settings, run=run, off=f"{largest:.2g}")
         records += trio
     picture = Picture("table3", "Accuracy and F1 after each round", lambda f: _draw(f, settings, plain))
     return Part(records, tuple(tables), (picture,), tuple(said)) + _recipe_part(settings, found)
@@ -297,7 +302,7 @@ def _present_drops(settings: DropSettings, found: Found) -> Part:
 
 def _drop_row(scheme: str, rate: float | None, how: str, found: Record) -> Record:
     row: Record = {"scheme": scheme, "rate": rate, "seed": found["seed"], "hidden": found["hidden"], "how": how}
-    return row | {name: found[name] for name in SCORES}
+    return row | {name: found[name] for name in SCORES} | {"off by": found.get("off by")}
 
 
 def _drop_remarks(settings: DropSettings, rows: Records) -> tuple[str, ...]:

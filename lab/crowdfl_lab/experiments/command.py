@@ -11,11 +11,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from crowdfl.crypto.backends import BACKENDS, backend_named
 from crowdfl.errors import SettingsError
 from crowdfl_lab.experiments.accuracy import FIG_3, TABLE_3
+from crowdfl_lab.experiments.claims import publish_page, write_page
 from crowdfl_lab.experiments.counted import TABLE_4, TABLE_5, TABLE_6
 from crowdfl_lab.experiments.experiment import Bench, Experiment, Size
+from crowdfl_lab.experiments.experiment import publish as publish_results
 from crowdfl_lab.experiments.experiment import reproduce as run_experiments
 from crowdfl_lab.experiments.federated import PROFILES, named_data
 from crowdfl_lab.experiments.figure7 import FIG_7
+from crowdfl_lab.experiments.gap import GAP, READINGS
 from crowdfl_lab.experiments.private import MEMBERSHIP, PRIVACY
 from crowdfl_lab.experiments.rewards import FIG_4
 from crowdfl_lab.experiments.times import FIG_5, FIG_6
@@ -24,9 +27,23 @@ from crowdfl_lab.report.results import Result
 
 CATALOG: dict[str, Experiment[Any]] = {
     each.name: each
-    for each in (TABLE_3, TABLE_4, TABLE_5, TABLE_6, FIG_3, FIG_4, FIG_5, FIG_6, FIG_7, PRIVACY, MEMBERSHIP)
+    for each in (
+        TABLE_3,
+        TABLE_4,
+        TABLE_5,
+        TABLE_6,
+        FIG_3,
+        FIG_4,
+        FIG_5,
+        FIG_6,
+        FIG_7,
+        GAP,
+        READINGS,
+        PRIVACY,
+        MEMBERSHIP,
+    )
 }
-_NAMES = ", ".join([*CATALOG, "all"])
+_NAMES = ", ".join([*CATALOG, "all", "claims"])
 
 
 def _users(option: str) -> str:
@@ -64,10 +81,17 @@ def reproduce(  # noqa: PLR0913, PLR0917 -- one for each option
         typer.Option(help=f"Of encrypted runs: {', '.join(PROFILES)}, all; repeatable. For {_users('profile')}."),
     ] = None,
     compute: Annotated[str, typer.Option(help=f"Where encrypted batches run: {', '.join(BACKENDS)}.")] = "threads",
+    publish: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also into this laboratory's figures and its page of claims; times of a busy machine are refused."
+        ),
+    ] = None,
+    busy_too: Annotated[bool, typer.Option("--busy-too", help="Publish them all the same, and marked.")] = False,
 ) -> None:
     if quick and full:
         raise typer.BadParameter("--quick and --full exclude each other")
-    _require_known(names, [*CATALOG, "all"], "an experiment")
+    _require_known(names, [*CATALOG, "all", "claims"], "an experiment")
     _require_known([compute], BACKENDS, "a backend")
     _require_known(profile or (), [*PROFILES, "all"], "a profile")
     size: Size | None = "quick" if quick else "full" if full else None
@@ -84,6 +108,8 @@ def reproduce(  # noqa: PLR0913, PLR0917 -- one for each option
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     results: list[Result] = []
     watched = Console(stderr=True)  # elsewhere a line for each step is written, and no bar
+    if not experiments and publish is None and not out.is_dir():
+        raise typer.BadParameter(f"nothing is stored in {out}: name an experiment, or --out where one ran")
     with Progress(*columns, console=watched, disable=not watched.is_terminal) as progress:
         page = run_experiments(
             experiments,
@@ -98,7 +124,16 @@ def reproduce(  # noqa: PLR0913, PLR0917 -- one for each option
     console = Console(highlight=False)
     for result in results:
         print_result(result, console)
-    console.print(f"tables, pictures and how they were made: {page}", markup=False, soft_wrap=True)
+    if experiments:
+        console.print(f"tables, pictures and how they were made: {page}", markup=False, soft_wrap=True)
+    if out.is_dir():
+        console.print(f"the paper's claims: {write_page(out)}", markup=False, soft_wrap=True)
+    if publish is not None:
+        try:
+            publish_results(out, [each.name for each in experiments], publish, busy_too=busy_too)
+        except SettingsError as wrong:
+            raise typer.BadParameter(str(wrong)) from None
+        console.print(f"published: {publish_page(publish)}", markup=False, soft_wrap=True)
 
 
 def _require_known(names: Sequence[str], known: Sequence[str], what: str) -> None:
@@ -109,7 +144,7 @@ def _require_known(names: Sequence[str], known: Sequence[str], what: str) -> Non
 def changed(names: Sequence[str], given: Mapping[str, Any]) -> list[Experiment[Any]]:
     """Those named, with the options; of `all`, each takes what it uses."""
     if "all" not in names:
-        return [CATALOG[name].changed(given) for name in dict.fromkeys(names)]
+        return [CATALOG[name].changed(given) for name in dict.fromkeys(names) if name != "claims"]
     return [
         each.changed({name: value for name, value in given.items() if name in each.options})
         for each in CATALOG.values()

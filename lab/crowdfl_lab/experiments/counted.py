@@ -9,6 +9,7 @@ as the paper's was Java: neither says what sharing must cost.
 """
 
 import secrets
+import statistics
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -249,6 +250,7 @@ TABLE_4 = Experiment("table4", "Table 4: computation, counted", _points, _presen
 TABLE_5 = Experiment("table5", "Table 5: communication, counted", _points, _present_table5, _FULL, _QUICK)
 
 _THRESHOLD, _SHARES, _CHUNK = 3, 5, 16
+_LANES = 1024  # of the checks of `shares`
 _DROPOUT_ROLES = ("participant", "SP", "CSP")
 _WHOLE = "seconds at 277,006 (extrapolated)"
 _COLUMNS = {
@@ -263,12 +265,16 @@ _COLUMNS = {
 
 @dataclass(frozen=True)
 class DropoutSettings(MadeUpSettings):
-    """Sizes of the samples. `paper` divides once per parameter, so that its sample is small."""
+    """Sizes of the samples. `paper` divides once per parameter, so that its sample is small. In `shares` a round with `late`
+    more people is compared with one without them: one late upload alone would be lost in the noise."""
 
     participants: int = 5
     paper_parameters: int = 40
     hardened_parameters: int = 13_856
-    shared_parameters: int = 13_856
+    shares_parameters: int = FULL_PARAMETERS
+    split_parameters: int = 13_856
+    late: int = 10
+    repetitions: int = 3
 
 
 def _dropout_points(settings: DropoutSettings) -> Points:
@@ -276,15 +282,17 @@ def _dropout_points(settings: DropoutSettings) -> Points:
     for profile, parameters in (("paper", settings.paper_parameters), ("hardened", settings.hardened_parameters)):
         facts = settings.facts(profile=profile, parameters=parameters, participants=settings.participants)
         late = partial(_late_upload, settings, profile, parameters)
-        points[profile] = ExperimentPoint("late upload", facts, late)
-    facts = {"parameters": settings.shared_parameters, "threshold": _THRESHOLD, "shares": _SHARES}
-    shared = ExperimentPoint("shared model", facts | {"seed": settings.seed}, lambda _: _share_model(settings))
-    return points | {"sharing": shared}
+        points[profile] = ExperimentPoint("late upload", facts, late, timed=True)
+    few = {"participants": settings.participants, "late": settings.late, "repetitions": settings.repetitions}
+    facts = settings.facts(profile="shares", parameters=settings.shares_parameters, **few)
+    points["shares"] = ExperimentPoint("late upload", facts, partial(_late_shares, settings), timed=True)
+    facts = {"parameters": settings.split_parameters, "threshold": _THRESHOLD, "shares": _SHARES, "seed": settings.seed}
+    return points | {"sharing": ExperimentPoint("split model", facts, partial(_split_model, settings), timed=True)}
 
 
 def _late_upload(settings: DropoutSettings, profile: str, parameters: int, bench: Bench) -> Records:
     """Everyone but one is in; the last one's bytes come again. `paper` has published by then and divides anew."""
-    heard, people = RoundRecorder(), settings.participants
+    heard, people = RoundRecorder(clock=bench.clock), settings.participants
     task = MadeUpTask(settings, bench, people, parameters, heard, profile=profile, lanes=0)
     uploads, costs = task.uploads, task.parties.sp.party.costs
     *early, late = uploads
@@ -306,25 +314,55 @@ def _late_upload(settings: DropoutSettings, profile: str, parameters: int, bench
     return [row | {"participant bytes": len(uploads[late])}]
 
 
-def _share_model(settings: DropoutSettings) -> Records:
-    model = made_up_models(1, settings.shared_parameters, settings.seed)[0].astype(np.float32).tobytes()
+def _late_shares(settings: DropoutSettings, bench: Bench) -> Records:
+    """What both servers take for a late upload: it is added like one in time, before the one sum that is opened."""
+    crowds = settings.participants, settings.participants + settings.late
+    runs = [[_shares_round(settings, crowd, bench) for crowd in crowds] for _ in range(settings.repetitions)]
+    few, many = (statistics.median(run[place][0] for run in runs) for place in (0, 1))
+    (_, before, _), (_, after, size) = runs[0]
+    row: Record = {"scheme": "CrowdFL-R", "profile": "shares", "parameters": settings.shares_parameters}
+    row |= {"seconds": (many - few) / settings.late, "participant messages": 1}
+    return [row | {f"{who} messages": after - before for who in ("SP", "CSP")} | {"participant bytes": size}]
+
+
+def _shares_round(settings: DropoutSettings, people: int, bench: Bench) -> tuple[float, int, int]:
+    """Of the servers in a round: seconds, messages between them; and the bytes of an upload. What KGC dealt is there before."""
+    heard = RoundRecorder(clock=bench.clock)
+    how = {"profile": "shares", "lanes": _LANES, "pay": "none"}
+    task = MadeUpTask(settings, bench, people, settings.shares_parameters, heard, **how)
+    for role in ("sp", "csp"):
+        task.parties.dealt(role, 1)
+    round_ = task.parties.open(1)
+    heard.reset()
+    for who, upload in task.uploads.items():
+        round_.collect({who: upload})
+    publication = round_.average()
+    seconds, exchanged = sum(lap.seconds for lap in heard.laps), sum(heard.sent.values())
+    task.check(task.parties.read(publication, 1, ["p00"]).weights)
+    return seconds, exchanged, max(map(len, task.uploads.values()))
+
+
+def _split_model(settings: DropoutSettings, bench: Bench) -> Records:
+    model = made_up_models(1, settings.split_parameters, settings.seed)[0].astype(np.float32).tobytes()
     padded = model + bytes(-len(model) % _CHUNK)
     chunks = [padded[i : i + _CHUNK] for i in range(0, len(padded), _CHUNK)]
     keep = sorted(secrets.SystemRandom().sample(range(_SHARES), _THRESHOLD))
 
-    splitting, shares = timed_call(lambda: [Shamir.split(_THRESHOLD, _SHARES, chunk) for chunk in chunks])
-    joining, found = timed_call(lambda: b"".join(Shamir.combine([each[k] for k in keep]) for each in shares))
+    splitting, shares = timed_call(lambda: [Shamir.split(_THRESHOLD, _SHARES, chunk) for chunk in chunks], bench.clock)
+    joining, found = timed_call(
+        lambda: b"".join(Shamir.combine([each[k] for k in keep]) for each in shares), bench.clock
+    )
     if found != padded:
         raise ProtocolError("the shared model came out wrong")
     row: Record = {"scheme": "secret sharing", "profile": "(3, 5) over GF(2^128)"}
-    row |= {"parameters": settings.shared_parameters, "seconds": splitting + joining}
+    row |= {"parameters": settings.split_parameters, "seconds": splitting + joining}
     row |= {"split seconds": splitting, "join seconds": joining}
     row |= {"participant messages": _SHARES + 1, "SP messages": _THRESHOLD}
     return [row | {"participant bytes": _SHARES * len(padded)}]
 
 
 def _present_table6(settings: DropoutSettings, found: Found) -> Part:
-    nothing: Record = {"scheme": "CrowdFL-D", "profile": "both", "parameters": FULL_PARAMETERS, "seconds": 0.0}
+    nothing: Record = {"scheme": "CrowdFL-D", "profile": "all", "parameters": FULL_PARAMETERS, "seconds": 0.0}
     nothing |= {f"{who} messages": 0 for who in _DROPOUT_ROLES} | {"participant bytes": 0}
     rows = [nothing, *joined(found.values())]
     for row in rows:
@@ -352,7 +390,9 @@ def _shown(row: Record) -> Record:
     }
 
 
-_QUICK6 = DropoutSettings(paper_parameters=5, hardened_parameters=2_776, shared_parameters=2_776)
+_QUICK6 = DropoutSettings(
+    paper_parameters=5, hardened_parameters=2_776, shares_parameters=13_856, split_parameters=2_776, repetitions=1
+)
 TABLE_6 = Experiment(
     "table6", "Table 6: what a dropout costs", _dropout_points, _present_table6, DropoutSettings(), _QUICK6
 )

@@ -4,22 +4,27 @@ An interrupted experiment resumes where it stopped. Finished points lie in one f
 A line holds the settings it was measured under, so that a point is taken again only when its settings, and the version of the
 program, are the same; figures that need the same point share it.
 
-What the paper prints in section 8, to stand beside what is measured here, is in `published.json`. Its figures are drawn, not
-tabulated: for those, the sentences that say what they show. Our own remarks are in `remarks.json`. Tables 4 and 5 are by
+What the paper prints in section 8, to stand beside what is measured here, is in `published.json`: its tables, and every
+sentence that says what they show. Our own remarks are in `remarks.json`. Tables 4 and 5 are by
 scheme, role and operation or quantity. In table 4 SecDiv is SDIV, as in the paper's own comparison of times, and K = 1. In
 table 5 L is the length of a ciphertext; PPFDL's garbled circuits, (n+1)(|GC| + 5h) on top, are left out, for neither length is
 given.
 """
 
 import json
+import operator
 import os
+import re
+import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import reduce
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar
 
+import numpy as np
 from rich.progress import Progress
 
 from crowdfl.crypto.compute import Backend
@@ -29,7 +34,7 @@ from crowdfl.version import __version__
 from crowdfl_lab.report.output import csv_text, page_html, section_html
 from crowdfl_lab.report.plots import Picture, save_picture
 from crowdfl_lab.report.results import Result, ResultTable
-from crowdfl_lab.timing import machine, timed_call
+from crowdfl_lab.timing import Clock, Disturbance, disturbed_call, machine
 
 Value = str | int | float | bool | None
 Record = dict[str, Value]
@@ -63,12 +68,29 @@ TABLE4, TABLE5 = (
     {(scheme, role, name): Formula(*formula) for scheme, role, name, *formula in _PRINTED[table]}
     for table in ("table4", "table5")
 )
+
+
+class Printed(NamedTuple):
+    """What the paper prints: a name for it, the table or figure it is about, its words, and why it does not hold where it
+    does not."""
+
+    name: str
+    of: str
+    says: str
+    why: str
+
+
+CLAIMS = [Printed(*claim) for claim in _PRINTED["claims"]]
 TABLE6: dict[str, list[str]] = _PRINTED["table6"]  # seconds, then messages of the participant, SP and CSP
 
 
 def remarks(name: str, settings: object, **found: object) -> tuple[str, ...]:
     """What the paper says of a figure, then what must be said with ours, with what was found filled in."""
-    said = [f"Paper: {sentence}" for sentence in _PRINTED["figures"].get(name, ())]
+    # A claim of each profile is one sentence of the paper's.
+    sentences = (
+        re.sub(r" \(`\w+`\)", "", claim.says) for claim in CLAIMS if claim.of == name and name.startswith("fig")
+    )
+    said = [f"Paper: {sentence}" for sentence in dict.fromkeys(sentences)]
     return (*said, *(remark.format(settings=settings, **found) for remark in _REMARKS[name]))
 
 
@@ -104,6 +126,11 @@ class Bench:
     data: Source | None = None
     progress: Callable[[int, int], None] = lambda done, total: None
 
+    @property
+    def clock(self) -> Clock:
+        """Processor seconds where this program computes by itself; of a GPU or other machines, seconds."""
+        return time.process_time if self.backend.name == "threads" else time.perf_counter
+
 
 @dataclass(frozen=True)
 class ExperimentPoint:
@@ -112,6 +139,7 @@ class ExperimentPoint:
     kind: str
     settings: Mapping[str, Value]
     measure: Callable[[Bench], Records] = field(compare=False, repr=False)
+    timed: bool = False  # whether what it measures is time, which other programs disturb
 
     def key(self, compute: str) -> str:
         """Canonical, for comparison; where it was computed counts too, for what is measured is often time."""
@@ -130,11 +158,13 @@ class Notebook:
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._known = folder, dict[str, Records]()
+        self._disturbed: dict[str, Disturbance] = {}
         for path in sorted(folder.glob("*.jsonl")):
             for line in path.read_text(encoding="utf-8").splitlines():
                 # A line that was being written when the program was killed is measured again.
                 with suppress(ValueError, KeyError, TypeError):
                     entry = json.loads(line)
+                    self._disturbed[entry["key"]] = Disturbance(entry["seconds"], entry["others"])
                     self._known[entry["key"]] = entry["rows"]
 
     def take(self, point: ExperimentPoint, bench: Bench) -> Records:
@@ -142,11 +172,17 @@ class Notebook:
         key = point.key(bench.backend.name)
         if key not in self._known:
             where = machine()
-            seconds, rows = timed_call(lambda: point.measure(bench))
-            self._write(point.kind, {"key": key, "rows": rows, "seconds": seconds, "machine": where})
+            disturbance, rows = disturbed_call(lambda: point.measure(bench))
+            self._write(point.kind, {"key": key, "rows": rows, **vars(disturbance), "machine": where})
+            self._disturbed[key] = disturbance
             # As read back: the same values whether a point was measured now or before.
             self._known[key] = json.loads(json.dumps(rows))
         return self._known[key]
+
+    def disturbance(self, points: Iterable[ExperimentPoint], bench: Bench) -> Disturbance | None:
+        """Of those among them that took times, together; None where none did."""
+        timed = [self._disturbed[point.key(bench.backend.name)] for point in points if point.timed]
+        return reduce(operator.add, timed) if timed else None
 
     def _write(self, kind: str, entry: Mapping[str, object]) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -236,7 +272,7 @@ def reproduce(
             found[key] = notebook.take(point, bench)
             progress.advance(bar)
         progress.update(inside, visible=False)
-        made = {
+        made: dict[str, Any] = {
             "size": chosen,
             "command": command.format(name=experiment.name),
             "settings": asdict(settings),
@@ -247,8 +283,50 @@ def reproduce(
         part = experiment.present(settings, found)
         if "data" in experiment.options and bench.data is not None:
             part += Part([], remarks=bench.data.notes)
+            made["windows"] = _training_windows(bench.data)
+        disturbance = notebook.disturbance(points.values(), bench)
+        if disturbance is not None:
+            made["clock"] = "processor seconds" if bench.clock is time.process_time else "seconds"
+            made["others"] = disturbance.cores
+            part += Part([], remarks=remarks("times", settings, said=said_of(disturbance), clock=made["clock"]))
         on_result(_write_part(out / experiment.name, experiment, part, made))
     return _assemble(out, catalog or experiments)
+
+
+def said_of(disturbance: Disturbance) -> str:
+    """Whether times can be trusted, in a sentence."""
+    if disturbance.cores is None:
+        return "BUSY OR NOT: this system does not say what others used of the processors meanwhile"
+    used = f"others used {disturbance.cores:.2g} of a core meanwhile"
+    return used if disturbance.quiet else f"BUSY MACHINE: {used}; measure again at a quiet moment"
+
+
+def _training_windows(source: Source) -> dict[str, int]:
+    """How many windows of each label there are to train on, of everyone together."""
+    labels = np.concatenate([source.load_person(place).train.labels for place in range(len(source.people))])
+    counts = np.bincount(labels, minlength=len(source.label_names)).tolist()
+    return dict(zip(source.label_names, counts, strict=True))
+
+
+def publish(out: Path, names: Sequence[str], lab: Path, *, busy_too: bool = False) -> None:
+    """Copy what the laboratory's pages show of these experiments: tables, pictures, and how they were made.
+
+    Times of a busy machine stay out, unless they are asked for; `made.json` has what others used either way.
+    """
+    for name in names:
+        made = json.loads((out / name / "made.json").read_text(encoding="utf-8"))
+        if "others" in made and not busy_too and (made["others"] is None or made["others"] > Disturbance.QUIET):
+            used = "nobody knows how much" if made["others"] is None else f"{made['others']:.2g} of a core"
+            raise SettingsError(
+                f"the times of {name} are not published: others used {used} while they were taken, and {Disturbance.QUIET} is "
+                "allowed. Run it again with a new --out at a quiet moment, or say --busy-too, which marks them"
+            )
+    for name in names:
+        folder = lab / "figures" / "experiments" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in sorted((out / name).iterdir()):
+            if path.suffix in {".csv", ".svg", ".json"}:
+                (folder / path.name).write_bytes(path.read_bytes())
 
 
 def _write_part(folder: Path, experiment: Experiment[Any], part: Part, made: Mapping[str, Any]) -> Result:
@@ -283,5 +361,6 @@ def _assemble(out: Path, experiments: Sequence[Experiment[Any]]) -> Path:
     intro += [f"Not run yet: {missing}."] if missing else []
     sections = [path.read_text(encoding="utf-8") for path in parts.values() if path.exists()]
     page = out / "report.html"
-    page.write_text(page_html("The paper's experiments, made again", intro, sections), encoding="utf-8")
+    if sections:
+        page.write_text(page_html("The paper's experiments, made again", intro, sections), encoding="utf-8")
     return page

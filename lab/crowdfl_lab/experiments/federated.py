@@ -226,7 +226,6 @@ class Clear:
     """FedAvg in the clear (Eq. 2), which needs no model that does not arrive."""
 
     lost_train = False  # whether those whose models will be lost train at all
-    steps = False  # whether its average has a server step applied already
 
     def average(self, number: int, updates: Updates, attendance: Attendance, *, final: bool) -> Flat:
         lost = set(attendance.lost(number))
@@ -268,12 +267,16 @@ class Keys:
 
 class Encrypted:
     """A task with every party in this process: everyone encrypts; what the network loses or delays, SP does not see in time;
-    participants read the average of each round, and the requester reads the last."""
+    participants read the average of each round, and the requester reads the last.
 
-    lost_train, steps = True, True
+    `off`: of each round, the largest difference of a weight to what FedAvg (and a server step, where the task has one) makes
+    of the same updates in the clear."""
+
+    lost_train = True
 
     def __init__(self, crowd: LearningCrowd, keys: Keys, bench: Bench, budget: str | None = None) -> None:
         self.task = keys.task(crowd, budget)
+        self.off = list[float]()
         learner = crowd.learner()
         spec = TaskSpec("experiment", self.task, learner.shape.parameters)
         tools = Tools(bench.backend, Progress(bench.progress), keys.insecure_test_key, observer=Silent())
@@ -317,7 +320,12 @@ def federated(crowd: LearningCrowd, aggregator: Clear | Encrypted, attendance: A
             updates[one.name] = shape.flat(learner.weights()), used
         final = number == crowd.settings.rounds
         average = aggregator.average(number, updates, attendance, final=final)
-        model = shape.arrays(average if aggregator.steps else step.next_model(shape.flat(model), average))
+        if isinstance(aggregator, Encrypted):
+            plain = step.next_model(shape.flat(model), Clear().average(number, updates, attendance, final=final))
+            aggregator.off.append(float(np.abs(average - plain).max()))
+            model = shape.arrays(average)
+        else:
+            model = shape.arrays(step.next_model(shape.flat(model), average))
         learner.load(model)
         yield crowd.score(learner)
 
@@ -333,10 +341,11 @@ def run_point(
         crowd = load_crowd(settings, bench)
         attendance = Attendance(crowd.names, rate, strategy, settings.seed)
         aggregator = Clear() if keys is None else Encrypted(crowd, keys, bench)
-        return [
-            facts | {"round": number} | dict(vars(found))
-            for number, found in enumerate(federated(crowd, aggregator, attendance), start=1)
-        ]
+        rows: Records = []
+        for found_in, found in enumerate(federated(crowd, aggregator, attendance), start=1):
+            off: Record = {"off by": aggregator.off[-1]} if isinstance(aggregator, Encrypted) else {}
+            rows.append(facts | {"round": found_in} | dict(vars(found)) | off)
+        return rows
 
     return ExperimentPoint("federated run" if keys is None else "encrypted run", facts, measure)
 
@@ -355,20 +364,35 @@ def baseline_point(settings: LearnSettings) -> ExperimentPoint:
 
 @dataclass(frozen=True)
 class ProfileRun:
-    """The size of one profile's encrypted run: hidden units, and lanes where it pays (`paper` has exact distances)."""
+    """The size of one profile's encrypted run: hidden units, lanes where it pays (`paper` has exact distances), and how many
+    of the people (0: all)."""
 
     profile: str
     hidden: int
     lanes: int = 0
+    people: int = 0
+
+    def of(self, learn: LearnSettings) -> LearnSettings:
+        """What it trains."""
+        return replace(learn, hidden=self.hidden, people=min(self.people or learn.people, learn.people))
 
 
 @dataclass(frozen=True)
-class RunSettings:
-    """Of an experiment that trains: how, and through which profiles besides in the clear."""
+class TrainSettings:
+    """Of an experiment that trains: how."""
 
     learn: LearnSettings = field(default_factory=LearnSettings)
+
+    def with_learn(self, **changes: Any) -> Self:  # noqa: ANN401 -- as dataclasses.replace
+        return replace(self, learn=replace(self.learn, **changes))
+
+
+@dataclass(frozen=True)
+class RunSettings(TrainSettings):
+    """Also through which profiles, besides in the clear."""
+
     runs: tuple[ProfileRun, ...] = ()
-    profiles: tuple[str, ...] = ("hardened", "shares")
+    profiles: tuple[str, ...] = PROFILES
     keys: Keys = field(default_factory=Keys)
 
     @property
@@ -378,10 +402,7 @@ class RunSettings:
     def keys_of(self, run: ProfileRun) -> Keys:
         return replace(self.keys, profile=run.profile, lanes=run.lanes)
 
-    def with_learn(self, **changes: Any) -> Self:  # noqa: ANN401 -- as dataclasses.replace
-        return replace(self, learn=replace(self.learn, **changes))
-
-    def with_runs(self, **changes: Any) -> Self:  # noqa: ANN401
+    def with_runs(self, **changes: Any) -> Self:  # noqa: ANN401 -- as dataclasses.replace
         return replace(self, runs=tuple(replace(run, **changes) for run in self.runs))
 
 

@@ -61,7 +61,8 @@ def _rewards_of(settings: PaidSettings, run: ProfileRun, rows: Records) -> Part:
     cells = [(who, *earned[who], sum(earned[who]), sum(clear[who])) for who in people]
     shown = tuple((who, *(f"{value:.6f}" for value in values)) for who, *values in cells)
     columns = ("participant", *(f"round {n}" for n in numbers), "sum", "sum in the clear")
-    title = f"`{run.profile}`: rewards as everyone opened its own, {settings.budget} a round"
+    size = f"{run.hidden:,} hidden units, {len(people)} people"
+    title = f"`{run.profile}`, {size}: rewards as everyone opened its own, {settings.budget} a round"
 
     def draw(figure: Canvas) -> None:
         (axes,) = panels(figure, 1)

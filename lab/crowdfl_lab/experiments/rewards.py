@@ -54,7 +54,11 @@ from crowdfl_lab.report.plots import Canvas, Picture, Series, lines, panels
 _ROUNDS = (2, 4)
 _NAMES = ("distance", "weight", "reward")
 # What two cores have time for: PriRwd of `hardened` takes most of its run, by the lane; `paper` computes exact distances.
-_RUNS = (ProfileRun("paper", 1, lanes=1), ProfileRun("hardened", 50, lanes=256), ProfileRun("shares", 1000, lanes=4096))
+_RUNS = (
+    ProfileRun("paper", 1, lanes=1, people=8),
+    ProfileRun("hardened", 50, lanes=256),
+    ProfileRun("shares", 1000, lanes=4096),
+)
 
 
 @dataclass(frozen=True)
@@ -157,7 +161,7 @@ def paid_points(settings: PaidSettings) -> Points:
 
 
 def _paid_point(settings: PaidSettings, run: ProfileRun) -> ExperimentPoint:
-    learn = replace(settings.learn, hidden=run.hidden)
+    learn = run.of(settings.learn)
     keys = settings.keys_of(run)
     budget = settings.budget
     facts: Record = dict(vars(learn)) | {"budget": budget} | dict(vars(keys))
@@ -166,9 +170,8 @@ def _paid_point(settings: PaidSettings, run: ProfileRun) -> ExperimentPoint:
         paid = PaidRounds(learn, keys, budget, bench)
         scores = list(federated(paid.crowd, paid, Attendance(paid.crowd.names)))
         head: Record = {"profile": keys.profile}
-        return [
-            head | row | {"accuracy of the round": scores[int(row["round"] or 0) - 1].accuracy} for row in paid.rows
-        ]
+        places = [(row, int(number(row, "round")) - 1) for row in paid.rows]
+        return [head | row | {"accuracy of the round": scores[n].accuracy, "off by": paid.off[n]} for row, n in places]
 
     return ExperimentPoint("paid run", facts, measure)
 
@@ -178,7 +181,10 @@ def _present(settings: PaidSettings, found: Found) -> Part:
     columns = ("round", "participant", *_NAMES, *(f"{name} in the clear" for name in _NAMES))
     for run in settings.chosen:
         rows = [row for row in found[run] if row["round"] in settings.shown]
-        table = table_of(f"`{run.profile}`: opened by playing both servers, and in the clear", rows, columns, ".6g")
+        size = f"{run.hidden:,} hidden units, {len({row['participant'] for row in rows})} people"
+        table = table_of(
+            f"`{run.profile}`, {size}: opened by playing both servers, and in the clear", rows, columns, ".6g"
+        )
         caption = f"Weights against distances, rewards against weights: {run.profile}"
         draw = partial(_draw, rows=rows, rounds=settings.shown)
         picture = Picture(f"fig4-{run.profile}", caption, draw, (9.0, 7.0))

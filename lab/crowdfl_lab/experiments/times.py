@@ -43,7 +43,7 @@ from crowdfl_lab.experiments.experiment import (
 from crowdfl_lab.experiments.made_up import MadeUpSettings, MadeUpTask, made_up_models
 from crowdfl_lab.experiments.ppfdl import Ppfdl
 from crowdfl_lab.report.plots import Axes, Canvas, Picture, Series, lines, panels
-from crowdfl_lab.timing import timed, timed_call, turns
+from crowdfl_lab.timing import Clock, timed, timed_call, turns
 
 _MARKS = {"hardened": "o", "shares": "D", "paper": "s", "PPFDL": "^"}
 _FEWEST_LANES = 128  # of `shares`
@@ -83,8 +83,8 @@ class ClockSettings(MadeUpSettings):
         found: tuple[int, ...] = getattr(self, scheme.lower())
         return found
 
-    def medians(self, variants: Mapping[str, Callable[[], object]]) -> Record:
-        return {name: timing.median for name, timing in turns(variants, self.repetitions).items()}
+    def medians(self, variants: Mapping[str, Callable[[], object]], clock: Clock) -> Record:
+        return {name: timing.median for name, timing in turns(variants, self.repetitions, clock).items()}
 
 
 def _with_profiles(settings: ClockSettings, profiles: tuple[str, ...]) -> ClockSettings:
@@ -108,7 +108,7 @@ def _round_point(settings: ClockSettings, scheme: str, parameters: int, particip
     facts = settings.facts(**sizes, lanes=settings.lanes, repetitions=settings.repetitions)
     time_round = _time_ppfdl if scheme == "PPFDL" else partial(_time_profile, scheme)
     return ExperimentPoint(
-        "timed round", facts, lambda bench: [facts | time_round(settings, parameters, participants, bench)]
+        "timed round", facts, lambda bench: [facts | time_round(settings, parameters, participants, bench)], timed=True
     )
 
 
@@ -148,18 +148,18 @@ def _time_profile(profile: str, settings: ClockSettings, parameters: int, n: int
     rewards: Record = {}
     if plain.parties.sp.stages[0] == "reward" and paid is plain:  # nothing is rewarded once it was opened
         round_.collect(plain.uploads)
-        rewards = {"reward": timed(lambda: round_.reward(n * MILLION))}
-    seconds, publication = timed_call(average)
+        rewards = {"reward": timed(lambda: round_.reward(n * MILLION), bench.clock)}
+    seconds, publication = timed_call(average, bench.clock)
     plain.check(read().weights)
     variants: dict[str, Callable[[], object]] = {"encrypt": encrypt, "decrypt": read}
     if isinstance(plain.parties.requester, PaperRequester):
         small = variants["decrypt, small"] = _small_reader(plain.parties.requester, reader, publication, bench)
         plain.check(small())
-    found: Record = {"average": seconds, **settings.medians(variants)}
+    found: Record = {"average": seconds, **settings.medians(variants, bench.clock)}
     if paid is not plain:
         round_ = paid.parties.open(1)
         round_.collect(paid.uploads)
-    return found | (rewards or {"reward": timed(lambda: round_.reward(n * MILLION))})
+    return found | (rewards or {"reward": timed(lambda: round_.reward(n * MILLION), bench.clock)})
 
 
 def _small_reader(
@@ -184,15 +184,15 @@ def _time_ppfdl(settings: ClockSettings, parameters: int, n: int, bench: Bench) 
     FreshRandomizers(world.public).prepare()
     models = made_up_models(n, parameters, settings.seed)
     uploads = [world.encrypt(model) for model in models]
-    seconds, average = timed_call(lambda: run_exchange(world.average(uploads), ask_directly(world.answer)))
+    seconds, average = timed_call(lambda: run_exchange(world.average(uploads), ask_directly(world.answer)), bench.clock)
     variants = {"encrypt": lambda: world.encrypt(models[0]), "decrypt": lambda: world.decrypt(average)}
-    return {"average": seconds} | settings.medians(variants)
+    return {"average": seconds} | settings.medians(variants, bench.clock)
 
 
 def _training_point(settings: ClockSettings, hidden: int) -> ExperimentPoint:
     facts: Record = {"hidden": hidden, "repetitions": settings.repetitions, "seed": settings.seed}
 
-    def measure(_bench: Bench) -> Records:
+    def measure(bench: Bench) -> Records:
         generator = np.random.default_rng(settings.seed)
         inputs = generator.normal(size=(_WINDOWS, _INPUTS)).astype(np.float32)
         labels = generator.integers(0, _LABELS, _WINDOWS)
@@ -206,9 +206,9 @@ def _training_point(settings: ClockSettings, hidden: int) -> ExperimentPoint:
 
         learner.train(inputs, labels, training)  # the first run of all also loads libraries
         variants = {"train, first": lambda: learner.train(inputs, labels, training), "train, again": again}
-        return [facts | {"parameters": learner.shape.parameters} | settings.medians(variants)]
+        return [facts | {"parameters": learner.shape.parameters} | settings.medians(variants, bench.clock)]
 
-    return ExperimentPoint("timed training", facts, measure)
+    return ExperimentPoint("timed training", facts, measure, timed=True)
 
 
 @dataclass(frozen=True)

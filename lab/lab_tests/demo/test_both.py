@@ -5,8 +5,9 @@ import pytest
 
 from crowdfl.learning.oracle import fedavg
 from crowdfl.settings import TaskSettings
-from crowdfl_lab.demo.both import both_tables, both_words, play_both
+from crowdfl_lab.demo.both import both_tables, both_words, pay_picture, play_both
 from crowdfl_lab.demo.plain import Plain
+from crowdfl_lab.report.plots import draw_png
 from lab_tests.demo.test_report import Shape
 
 START, SAMPLES = np.array([0.5, -0.25, 0.125, 0.0]), (2, 3, 4)
@@ -57,9 +58,22 @@ def test_both_average_the_same_updates_to_the_last_decimal(both):
 def test_each_pays_by_its_own_rule(both):
     found, _ = both
     assert list(found.shares.rewards.values()) == [1_000_000] * 3
-    paid = list(found.hardened.rewards.values())
-    assert len(set(paid)) == 3
-    assert 3_000_000 - 3 <= sum(paid) <= 3_000_000
+    for round_ in (found.hardened, found.by_distance):
+        paid = list(round_.rewards.values())
+        assert len(set(paid)) == 3
+        assert 3_000_000 - 3 <= sum(paid) <= 3_000_000
+
+
+def test_equal_pay_stands_beside_eq_10_of_both_profiles(both):
+    """In the table and in the picture; of `shares`, whose sketch is long here, nearly as in the clear."""
+    found, _ = both
+    _, pay, _ = both_tables(found)
+    assert pay.columns[1:5] == ("shares: equal parts", "shares: Eq. 10", "hardened: Eq. 10", "Eq. 10 in the clear")
+    for row in pay.rows:
+        assert float(row[2]) == pytest.approx(float(row[4]), rel=0.3)
+        assert float(row[2]) != float(row[1])
+    drawn = draw_png(pay_picture(found))
+    assert drawn.startswith(b"\x89PNG")
 
 
 def test_the_tables_show_both_and_what_they_cost(both):

@@ -165,8 +165,10 @@ class TestCommand:
         monkeypatch.setitem(CATALOG, "table4", squares())
         result = CliRunner().invoke(app, ["reproduce", "table4", "--quick", "--out", str(tmp_path)])
         assert result.exit_code == 0, result.output
-        *shown, last = result.stdout.splitlines()
-        assert last.endswith(f": {tmp_path / 'report.html'}")
+        *shown, page, last = result.stdout.splitlines()
+        assert page.endswith(f": {tmp_path / 'report.html'}")
+        assert last == f"the paper's claims: {tmp_path / 'claims.md'}"
+        assert "| open |" in (tmp_path / "claims.md").read_text()
         assert "Squares <all>" in shown[0]
         assert ["4", "16"] in [line.replace("│", " ").split() for line in shown]
         assert "a remark & more" in shown
@@ -184,11 +186,12 @@ class TestCommand:
             (["fig3", "--lanes", "64"], "fig3 does not use --lanes"),
             (["table3", "--profile", "plain"], "plain: not a profile"),
             (["fig3", "--dropout", "1.5"], "share of the people"),
+            (["claims", "--out", "nowhere"], "nothing is stored in nowhere"),
         ],
     )
     def test_wrong_usage_and_an_option_that_is_not_used_are_refused_by_name(self, arguments, named, tmp_path):
         """Before anything is looked for or written."""
-        result = CliRunner().invoke(app, ["reproduce", *arguments, "--out", str(tmp_path)], env={"COLUMNS": "200"})
+        result = CliRunner().invoke(app, ["reproduce", "--out", str(tmp_path), *arguments], env={"COLUMNS": "200"})
         assert result.exit_code == 2
         assert named in " ".join(result.output.replace("│", " ").split())
         assert list(tmp_path.iterdir()) == []

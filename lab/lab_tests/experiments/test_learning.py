@@ -59,6 +59,21 @@ class TestTable3:
         assert len(set(found)) == len(found) == 2 + 2 * 2 * 2
         assert [r["scheme"] for r in table3 if r["of"] == "pair"] == ["NN", "FedAvg_2", "PriFedAvg"] * 3
 
+    def test_each_weight_is_compared_with_fedavg_of_the_same_updates(self, table3, out):
+        """Of every profile; nothing is compared where nothing is encrypted. The largest stands on the page."""
+        off = {r["profile"]: float(r["off by"]) for r in table3 if r["scheme"] == "PriFedAvg" and r["of"] == "pair"}
+        assert set(off) == set(PROFILES)
+        assert all(0 < each < 1e-5 for each in off.values())
+        assert not any(r["off by"] for r in table3 if r["scheme"] != "PriFedAvg")
+        assert "no weight of an average differs by more than" in text_of(out)
+
+    def test_an_average_that_is_not_fedavg_shows(self, monkeypatch):
+        crowd, plain = load_crowd(LEARN, bench()), Clear.average
+        encrypted = Encrypted(crowd, SHORT, bench())
+        monkeypatch.setattr(Encrypted, "average", lambda _self, *given, **more: plain(Clear(), *given, **more) + 0.25)
+        list(federated(crowd, encrypted, Attendance(crowd.names)))
+        assert encrypted.off == pytest.approx([0.25, 0.25])
+
     def test_prifedavg_equals_fedavg_in_every_printed_digit(self, table3, out):
         """From the model that the requester read; and the report says so, with the paper's numbers and no path."""
         for profile in PROFILES:
@@ -104,12 +119,17 @@ class TestTable3:
         full, quick = TABLE_3.full, TABLE_3.quick
         full_runs, quick_runs = ({run.profile: run.hidden for run in each.chosen} for each in (full, quick))
         assert full.learn.hidden == quick.learn.hidden == 1000
-        assert (full_runs, quick_runs) == ({"hardened": 1000, "shares": 1000}, {"hardened": 50, "shares": 1000})
+        assert (full_runs, quick_runs) == (
+            {"paper": 1, "hardened": 1000, "shares": 1000},
+            {"paper": 1, "hardened": 50, "shares": 1000},
+        )
         learn = full.plain(0)
         assert (learn.epochs, learn.batch, learn.rate, learn.rounds, learn.people) == (30, 50, 0.001, 5, 36)
         assert 277 * quick_runs["hardened"] + 6 == 13_856
         assert len(full.seeds) == 3
-        assert " ".join(CATALOG) == "table3 table4 table5 table6 fig3 fig4 fig5 fig6 fig7 privacy membership"
+        assert (
+            " ".join(CATALOG) == "table3 table4 table5 table6 fig3 fig4 fig5 fig6 fig7 gap readings privacy membership"
+        )
 
 
 class TestEncryptedRun:
@@ -154,8 +174,8 @@ class TestFig3:
         assert len(counted) == 2 + 2 * 2 * 2
         assert counted.count(("CrowdFL-R", "0.4")) == 2
         checks = [r for r in rows if r["how"].startswith("check")]
-        assert [r["scheme"] for r in checks] == (["CrowdFL-D"] * 2 + ["CrowdFL-R"] * 2) * 2
-        assert [r["profile"] for r in checks] == ["hardened"] * 4 + ["shares"] * 4
+        assert [r["scheme"] for r in checks] == (["CrowdFL-D"] * 2 + ["CrowdFL-R"] * 2) * 3
+        assert [r["profile"] for r in checks] == ["paper"] * 4 + ["hardened"] * 4 + ["shares"] * 4
         for plain, encrypted in zip(checks[0::2], checks[1::2], strict=True):
             assert digits(plain) == digits(encrypted)
         assert "They equal the runs in the clear in every printed digit" in text_of(out)

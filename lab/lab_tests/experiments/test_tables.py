@@ -119,7 +119,8 @@ def test_ppfdl_averages_as_in_the_clear():
 @pytest.fixture(scope="module")
 def table6(out):
     """Its rows, by scheme and profile."""
-    sizes = {"paper_parameters": 2, "hardened_parameters": 60, "shared_parameters": 20}
+    sizes = {"paper_parameters": 2, "hardened_parameters": 60, "shares_parameters": 40, "split_parameters": 20}
+    sizes |= {"late": 2, "repetitions": 1}
     found = run(tiny(TABLE_6, participants=4, **sizes, **KEY), out)
     return {(row["scheme"], row["profile"]): row for row in found}
 
@@ -129,7 +130,7 @@ class TestTable6:
 
     def test_discarding_costs_nothing(self, table6):
         """By definition, and said so."""
-        row = table6["CrowdFL-D", "both"]
+        row = table6["CrowdFL-D", "all"]
         assert float(row["seconds"]) == 0
         assert row["participant messages"] == "0"
 
@@ -146,6 +147,11 @@ class TestTable6:
         assert int(row["PAdd"]) == (int(row["participant bytes"]) - around) / (KEY["key_bits"] // 4)
         assert row["SDIV"] == "0"
         assert float(row["seconds"]) / 60 < float(table6["CrowdFL-R", "paper"]["seconds"]) / 2
+
+    def test_in_shares_a_late_upload_is_one_message_and_none_between_servers(self, table6):
+        row = table6["CrowdFL-R", "shares"]
+        assert [row[f"{who} messages"] for who in ("participant", "SP", "CSP")] == ["1", "0", "0"]
+        assert int(row["parameters"]) == 40
 
     def test_sharing_costs_five_models_on_the_wire(self, table6):
         """20 parameters of 4 bytes, in five shares; splitting and joining both take time."""

@@ -16,6 +16,7 @@ from crowdfl.errors import LengthMismatch, NotAnInteger
 Block = npt.NDArray[np.uint8]
 Limbs = npt.NDArray[np.uint64]  # (limbs, numbers), lowest limb first: array operations run along numbers
 LIMB_BITS = 32
+_PIECE = 1 << 14  # rows of a product at a time: what the processor's cache holds
 _MASK = np.uint64((1 << LIMB_BITS) - 1)
 _SHIFT = np.uint64(LIMB_BITS)
 
@@ -77,6 +78,53 @@ def at_least(block: Block, bound: int) -> npt.NDArray[np.bool_]:
     first = np.argmax(differs, axis=1)
     rows = np.arange(len(block))
     return np.asarray(np.where(differs[rows, first], block[rows, first] > limit[first], True))
+
+
+def widened(block: Block, width: int) -> Block:
+    """The same numbers as rows of more bytes."""
+    wide = np.zeros((len(block), width), dtype=np.uint8)
+    wide[:, width - block.shape[1] :] = block
+    return wide
+
+
+def products(left: Block, right: Block, n: int) -> Block:
+    """Row times row modulo n. Only rows whose product may reach n become integers one by one."""
+    require_rows((left, right))
+    short = (int(n).bit_length() - 1) // 16  # bytes of factors whose product stays below n
+    small = ~(
+        left[:, : max(0, left.shape[1] - short)].any(axis=1) | right[:, : max(0, right.shape[1] - short)].any(axis=1)
+    )
+    out = np.zeros((len(left), width_of(n)), dtype=np.uint8)
+    out[small] = _short_products(left[small, -short:], right[small, -short:], out.shape[1])
+    if not small.all():
+        pairs = zip(to_ints(left[~small]), to_ints(right[~small]), strict=True)
+        out[~small] = from_ints((a * b % n for a, b in pairs), out.shape[1])
+    return out
+
+
+def _short_products(left: Block, right: Block, width: int) -> Block:
+    """Exact, of numbers whose product fits `width` bytes: school's way, on limbs of 16 bits."""
+    out = np.zeros((len(left), width), dtype=np.uint8)
+    for start in range(0, len(left), _PIECE):
+        a, b = (_half_limbs(side[start : start + _PIECE]) for side in (left, right))
+        sums = np.zeros((len(a) + len(b), a.shape[1]), dtype=np.uint64)
+        for place, limb in enumerate(a):
+            sums[place : place + len(b)] += limb * b
+        for place in range(len(sums) - 1):
+            sums[place + 1] += sums[place] >> np.uint64(16)
+        low = np.ascontiguousarray(sums.T.astype("<u2")).view(np.uint8)
+        used = min(width, low.shape[1])
+        out[start : start + _PIECE, width - used :] = low[:, :used][:, ::-1]
+    return out
+
+
+def _half_limbs(block: Block) -> Limbs:
+    """Limbs of 16 bits, lowest first; without those that no number fills."""
+    filled = np.flatnonzero(block.any(axis=0))
+    used = block.shape[1] - filled[0] if filled.size else 1
+    padded = np.zeros((len(block), used + used % 2), dtype=np.uint8)
+    padded[:, :used] = block[:, block.shape[1] - used :][:, ::-1]
+    return np.ascontiguousarray(padded.view("<u2").T.astype(np.uint64))
 
 
 def require_rows(blocks: Sequence[Block]) -> int:

@@ -37,6 +37,12 @@ class Coins:
     def bits(self, bits: int) -> mpz:
         return mpz.from_bytes(self.take((bits + 7) // 8), "big") >> (-bits % 8)
 
+    def rows(self, count: int, bits: int) -> Block:
+        """`count` numbers of so many bits, as a block."""
+        rows = from_bytes(self.take(count * ((bits + 7) // 8)), (bits + 7) // 8).copy()
+        rows[:, 0] &= 0xFF >> (-bits % 8)
+        return rows
+
     def below(self, bound: int) -> mpz:
         size = int(bound - 1).bit_length()
         while True:

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import Any
 
 from crowdfl.crypto.blocks import Block, as_mpz
@@ -180,7 +179,7 @@ class KeyedParty(Party):
     def scale(self, c: CipherVector, k: int) -> CipherVector:
         return c.scale(k, backend=self.compute)
 
-    def scale_each(self, c: CipherVector, factors: Iterable[int]) -> CipherVector:
+    def scale_each(self, c: CipherVector, factors: Iterable[int] | Block) -> CipherVector:
         return c.scale_each(factors, backend=self.compute)
 
     def scale_modulo(self, c: CipherVector, factors: Iterable[int]) -> CipherVector:
@@ -193,7 +192,11 @@ class KeyedParty(Party):
         return c.add_plain(vector.residues((as_mpz(m) % n for m in plaintexts), self.public), backend=self.compute)
 
     def sum(self, c: CipherVector) -> CipherVector:
-        return reduce(self.add, (c.part(index, index + 1) for index in range(len(c))))
+        return self.sums(c, len(c))
+
+    def sums(self, c: CipherVector, size: int) -> CipherVector:
+        """The sum of each `size` neighbours."""
+        return c.sums(size, backend=self.compute)
 
     def partial_decrypt(self, c: CipherVector) -> PartialVector:
         if self.share is None:

@@ -110,7 +110,25 @@ class CipherVector(_Checked):
         self.public.residue(k)
         return self._map(kernels.PowMod(blocks.as_mpz(k), self.public.n_squared), **options)
 
-    def scale_each(self, factors: Iterable[int], **options: Unpack[BatchOptions]) -> "CipherVector":
+    def sums(self, size: int, **options: Unpack[BatchOptions]) -> "CipherVector":
+        """The sum of each `size` neighbours, by halves: as many additions as one after the other, in a few batches."""
+        if size < 1 or len(self) % size:
+            raise LengthMismatch(f"{len(self)} ciphertexts are not sums of {size} each")
+        width = self.public.ciphertext_bytes
+        rows = self.block.reshape(-1, size, width)
+        while (left := rows.shape[1]) > 1:
+            half = left // 2
+            first, second = (CipherVector(self.public, rows[:, part].reshape(-1, width)) for part in _halves(half))
+            added = first.add(second, **options).block.reshape(-1, half, width)
+            rows = np.concatenate([added, rows[:, 2 * half :]], axis=1)
+        return CipherVector(self.public, np.ascontiguousarray(rows[:, 0]))
+
+    def scale_each(self, factors: Iterable[int] | Block, **options: Unpack[BatchOptions]) -> "CipherVector":
+        """By signed integers, or by a block of numbers that are not negative."""
+        if isinstance(factors, np.ndarray):
+            if len(factors) != len(self):
+                raise LengthMismatch(f"{len(factors)} factors for {len(self)} ciphertexts")
+            return self._map(kernels.PowEach(self.public.n_squared, 8 * factors.shape[1]), factors, **options)
         signed = [blocks.as_mpz(k) for k in factors]
         if len(signed) != len(self):
             raise LengthMismatch(f"{len(signed)} factors for {len(self)} ciphertexts")
@@ -316,6 +334,10 @@ class RunningProduct:
     def result(self) -> CipherVector:
         """The sum so far; later additions do not change it."""
         return CipherVector(self.public, self._block.copy())
+
+
+def _halves(half: int) -> tuple[slice, slice]:
+    return slice(0, half), slice(half, 2 * half)
 
 
 def encrypt(

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import log2
 
-import gmpy2
 from gmpy2 import mpz
 
 from crowdfl.crypto.blocks import to_ints
@@ -100,7 +99,7 @@ class PaperSdivSp:
         _require_divisors(x, y, shared=False)
         party = self.party
         with party.costs.inside("SDIV", len(x)):
-            r = [self._composite(coins) for _ in range(len(x))]
+            r = [self._even(coins) for _ in range(len(x))]
             alpha = [(mpz(1) << (self.sigma - 1)) | coins.bits(self.sigma - 1) for _ in r]
             e = [coins.bits(self.kappa) for _ in r]
             shifts = [ri * ai + ei for ri, ai, ei in zip(r, alpha, e, strict=True)]
@@ -114,11 +113,9 @@ class PaperSdivSp:
             e_over_r = party.encrypt([0] * len(quotients))
             return party.subtract(quotients, party.add(party.scale(party.encrypt(alpha), self.scale), e_over_r))
 
-    def _composite(self, coins: Coins) -> mpz:
-        while True:
-            r = self.r_low + 1 + coins.below(self.r_high - self.r_low - 1)
-            if not gmpy2.is_prime(r, 1):
-                return mpz(r)
+    def _even(self, coins: Coins) -> mpz:
+        """The printed r is composite: even numbers are, and none has to be tested."""
+        return mpz(self.r_low + 2 + 2 * coins.below((self.r_high - self.r_low - 2) // 2))
 
 
 class PaperSdivCsp:

@@ -15,9 +15,10 @@ from math import prod
 
 from gmpy2 import mpz
 
-from crowdfl.crypto.blocks import to_ints
+from crowdfl.crypto.blocks import products as multiplied
+from crowdfl.crypto.blocks import to_ints, widened
 from crowdfl.crypto.coins import Coins
-from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
+from crowdfl.crypto.paillier.vector import CipherVector, PartialVector, signed_values
 from crowdfl.errors import LengthMismatch, ProtocolError
 from crowdfl.protocols.exchange import Reply
 from crowdfl.protocols.messages import Message, RoundRequest
@@ -57,15 +58,15 @@ class PaperSmulSp:
             raise LengthMismatch(f"{len(x)} and {len(y)} factors")
         party = self.party
         with party.costs.inside("SMUL", len(x)):
-            r_1 = [coins.bits(self.mask_bits) for _ in range(len(x))]
-            r_2 = [coins.bits(self.mask_bits) for _ in range(len(x))]
-            big_x = party.add(x, party.encrypt(r_1, coins))
-            big_y = party.add(y, party.encrypt(r_2, coins))
+            r_1, r_2 = (coins.rows(len(x), self.mask_bits) for _ in range(2))
+            wide = party.public.plaintext_bytes
+            big_x = party.add(x, party.encrypt(widened(r_1, wide), coins))
+            big_y = party.add(y, party.encrypt(widened(r_2, wide), coins))
             request = SmulRequest(big_x, party.partial_decrypt(big_x), big_y, party.partial_decrypt(big_y))
         reply = (yield party.send(request))()
         with party.costs.continuing("SMUL"):
             products = SmulReply.from_bytes(reply, party.limits(len(x))).products
-            r_1r_2 = party.encrypt([a * b for a, b in zip(r_1, r_2, strict=True)])
+            r_1r_2 = party.encrypt(multiplied(r_1, r_2, party.public.n))
             crossed = party.add(party.scale_each(x, r_2), party.scale_each(y, r_1))
             return party.subtract(products, party.add(crossed, r_1r_2))
 
@@ -81,11 +82,11 @@ class PaperSmulCsp:
         party = self.party
         message = SmulRequest.from_bytes(request, party.limits(self.max_count))
         with party.costs.inside("SMUL", len(message.x)):
-            x = [party.public.signed(v) for v in to_ints(party.finish(message.x, message.x_1))]
-            y = [party.public.signed(v) for v in to_ints(party.finish(message.y, message.y_1))]
-            party.view.saw("SMUL x'", x)
-            party.view.saw("SMUL y'", y)
-            reply = SmulReply(party.encrypt([a * b for a, b in zip(x, y, strict=True)]))
+            x, y = party.finish(message.x, message.x_1), party.finish(message.y, message.y_1)
+            if party.view.keep:
+                party.view.saw("SMUL x'", signed_values(x, party.public))
+                party.view.saw("SMUL y'", signed_values(y, party.public))
+            reply = SmulReply(party.encrypt(multiplied(x, y, party.public.n)))
         return party.send(reply)
 
 

@@ -55,12 +55,23 @@ class PaperRewardSp:
         self, models: list[CipherVector], samples: CipherVector, average: CipherVector, payment: int, coins: Coins
     ) -> _Exchange:
         """models: [[w_i]] per participant; samples: all [[delta_i]] at scale 10^L; payment: b at scale 10^L."""
+        distances = yield from self.distances(models, average, coins)
+        return (yield from self.pay(distances, samples, payment, coins))
+
+    def distances(self, models: list[CipherVector], average: CipherVector, coins: Coins) -> _Exchange:
+        """Lines 2-4: [[d_i]], the sum of the squares (w_i - average)^2 over the coordinates."""
+        party = self.party
+        negative = average.negate(backend=party.compute)
+        differences = CipherVector.concat([party.add(model, negative) for model in models])
+        squares = yield from self._smul(self.widths.difference, differences, differences, coins)
+        return party.sums(squares, len(average))
+
+    def pay(self, distances: CipherVector, samples: CipherVector, payment: int, coins: Coins) -> _Exchange:
+        """Lines 4-12, of as many numbers as there are people."""
         party = self.party
         w = self.widths
-        n = len(models)
-        squares = yield from self._squares(models, average, coins)
+        n = len(distances)
         # Line 4: d'_i = d_i + eps, pi = sum of delta_i, Omega = sum of d'_i.
-        distances = CipherVector.concat([party.sum(row) for row in squares])
         distances = party.add(distances, party.encrypt([w.epsilon_units] * n))
         pi, omega = party.sum(samples), party.sum(distances)
         # Line 5 and line 8: the two halves of w_i.
@@ -73,16 +84,6 @@ class PaperRewardSp:
         scale = self.widths.budget.encoding.scale
         total = party.scale(party.sum(weights), scale)
         return (yield from self.divide("rewards", w.reward_kappa, paid, _repeat(total, n), coins))
-
-    def _squares(
-        self, models: list[CipherVector], average: CipherVector, coins: Coins
-    ) -> Generator[bytes, Reply, list[CipherVector]]:
-        """Lines 2-3: [[(w_i - average)^2]], coordinate by coordinate."""
-        negative = average.negate(backend=self.party.compute)
-        differences = CipherVector.concat([self.party.add(model, negative) for model in models])
-        squares = yield from self._smul(self.widths.difference, differences, differences, coins)
-        size = len(average)
-        return [squares.part(i * size, (i + 1) * size) for i in range(len(models))]
 
     def _smul(self, width: int, x: CipherVector, y: CipherVector, coins: Coins) -> _Exchange:
         smul = PaperSmulSp(self.party, mask_bits=width + self.widths.sigma)

@@ -364,10 +364,15 @@ class PaperSp(PaidSp, BaseSp):
         self.check()
         if self._average is None:
             yield from self._divide()
-        average = self._divided()
-        self._publication = PaperPublication(
-            average, self.delivery.partial_decrypt(average.part(0, 0) if final else average)
-        )
+        self._publication = self._published(self._divided(), final=final)
+
+    def published(self, average: CipherVector) -> bytes:
+        """An average that is there, for the participants."""
+        return self._published(average).to_bytes()
+
+    def _published(self, average: CipherVector, *, final: bool = False) -> PaperPublication:
+        """Lines 8-11."""
+        return PaperPublication(average, self.delivery.partial_decrypt(average.part(0, 0) if final else average))
 
     def hold(self) -> Exchange:
         """Alg. 3, line 7, without lines 8-11."""
@@ -406,7 +411,6 @@ class PaperSp(PaidSp, BaseSp):
 
     def reward(self, payment: int) -> Exchange:
         """Alg. 4, and PDec of each reward with lambda_sp."""
-        widths = self._widths.rewards()
         if not 0 < payment <= _LARGEST_PAYMENT:
             raise SettingsError(f"a round pays 1 to {_LARGEST_PAYMENT} millionths, not {payment}")
         if self._average is None:
@@ -414,12 +418,24 @@ class PaperSp(PaidSp, BaseSp):
         ids, p = sorted(self._vectors), self.task.parameters
         models = [self._vectors[who].part(p, 2 * p) for who in ids]
         samples = CipherVector.concat([self._vectors[who].part(2 * p) for who in ids])
-        side = PaperRewardSp(self.party, widths)
-        mu = yield from side.run(
-            models, samples, self._divided(), self._widths.money.of_millionths(payment), Coins.fresh()
-        )
+        mu = yield from self.reward_side().run(models, samples, self._divided(), self.units(payment), Coins.fresh())
+        self._envelopes = self._delivered(ids, mu)
+
+    def reward_side(self) -> PaperRewardSp:
+        """SP's side of Alg. 4 in this task."""
+        return PaperRewardSp(self.party, self._widths.rewards())
+
+    def units(self, payment: int) -> int:
+        """Millionths at scale 10^L."""
+        return self._widths.money.of_millionths(payment)
+
+    def delivered(self, ids: Sequence[str], mu: CipherVector) -> dict[str, bytes]:
+        """Everyone's reward as it travels."""
+        return {who: message.to_bytes() for who, message in self._delivered(ids, mu).items()}
+
+    def _delivered(self, ids: Sequence[str], mu: CipherVector) -> dict[str, Message]:
         each = {who: mu.part(i, i + 1) for i, who in enumerate(ids)}
-        self._envelopes = {who: PaperReward(own, self.delivery.partial_decrypt(own)) for who, own in each.items()}
+        return {who: PaperReward(own, self.delivery.partial_decrypt(own)) for who, own in each.items()}
 
     def paying(self, identity: Identity) -> "PaperSp":
         """One that knows this claimant and nobody else."""
