@@ -173,7 +173,7 @@ export default [
   ["`{}` is missing; expected {}", "缺少 `{1}`；应为{2}"],
   ["`{}` is {}; expected `min_participants` to `{}`, {} to {}", "`{1}` 为 {2}；应在 `min_participants` 与 `{3}` 之间，即 {4} 至 {5}"],
   ["`{}` is {}; expected {}", "`{1}` 为 {2}；应为{3}"],
-  ["a PNG picture of at most 32 kB and 512 x 512 pixels", "不超过 32 kB 的 PNG 图片 ，512 x 512 像素"],
+  ["a PNG picture of at most 32 kB and 512 x 512 pixels", "不超过 32 kB、512 x 512 像素的 PNG 图片"],
   ["a browser takes part in tasks of the profile shares only, and this one's is {}", "浏览器只能参加 shares 方案的任务，而此任务为 {1}"],
   ["a consent has a `version` and a `text`: give both, or neither", "知情同意需要 `version` 和 `text`：请都填或都不填"],
   ["a currency with two decimals by its ISO 4217 code, as in EUR", "带两位小数的货币的 ISO 4217 代码，如 EUR"],
