@@ -107,7 +107,7 @@ class ReadingSettings(TrainSettings):
     """Which readings."""
 
     few: int = 4  # epochs of an NN that takes about as many steps as FedAvg does in all its rounds
-    long: int = 36  # rounds in which FedAvg takes as many steps as NN
+    long: int = 36  # rounds in which FedAvg takes as many steps as NN; 0 leaves that reading out
     rates: tuple[float, ...] = (0.3, 0.6, 0.9)
 
 
@@ -253,6 +253,8 @@ def _readings(settings: ReadingSettings) -> Points:
         ("fewer", {"rates": str(settings.rates)}, _fewer),
         ("steps", {"few": settings.few, "long": settings.long}, _steps),
     ):
+        if name == "steps" and not settings.long:
+            continue
         given: Record = dict(vars(settings.learn)) | {"reading": name} | extra
         points[name] = ExperimentPoint("gap reading", given, partial(_read, settings, measure))
     return points
@@ -375,7 +377,7 @@ READINGS = Experiment(
     _readings,
     _present_readings,
     ReadingSettings(),
-    ReadingSettings(LearnSettings(hidden=50)),
+    ReadingSettings(LearnSettings(hidden=50), long=0),
     "quick",
     options=_OPTIONS,
 )
