@@ -575,7 +575,8 @@ def test_rounds_go_into_a_calendar_and_reminders_are_asked_for_by_a_tap(show):
         page.get_by_role("button", name="Add to calendar").click()
     text = saved.value.path().read_text()
     assert saved.value.suggested_filename == "crowdfl.ics"
-    assert text.count("BEGIN:VEVENT") == 3  # rounds 3, 4 and 5
+    assert text.count("BEGIN:VEVENT") == 4  # rounds 3, 4 and 5, and to claim in time
+    assert "claim before" in text
     assert "SUMMARY:Tell seven shoulder exercises apart" in text
     expect(page.get_by_text("your browser's maker learns that this phone uses this platform")).to_be_visible()
     page.get_by_role("button", name="Remind me").click()

@@ -177,14 +177,19 @@ class Ledger:
     def abort_round(self, number: int) -> Movement:
         return Movement(f"abort round {number}", round_account(number), ESCROW, self.balance(round_account(number)))
 
-    def reward_round(self, number: int, most: int | None = None) -> list[Movement]:
+    def reward_round(self, number: int, most: int | None = None) -> Movement:
         """A rewarded round's budget is owed to its participants; who gets how much is not known here yet. Of fixed pay at most
-        so much is: the rest is free again."""
+        so much is."""
         budget = self.balance(round_account(number))
         owed = budget if most is None else min(most, budget)
-        reward = Movement(f"reward round {number}", round_account(number), earned_account(number), owed)
-        rest = Movement(f"return of round {number}", round_account(number), ESCROW, budget - owed)
-        return [reward, rest] if rest.amount else [reward]
+        return Movement(f"reward round {number}", round_account(number), earned_account(number), owed)
+
+    def rewards_of_round(self, number: int, most: int | None = None) -> list[Movement]:
+        """With what is free again."""
+        reward = self.reward_round(number, most)
+        rest = self.balance(round_account(number)) - reward.amount
+        back = Movement(f"return of round {number}", round_account(number), ESCROW, rest)
+        return [reward, back] if rest else [reward]
 
     @staticmethod
     def fund_bonuses(amount: int) -> Movement:

@@ -464,7 +464,7 @@ class RoundSteps:
                     raise Conflict("the task is not as it was when this step began")
                 store.set_round(task, current, changed)
                 if after is RoundState.REWARDED and not current.is_over:
-                    store.post(task, *self._core.ledger(task).reward_round(number, self._fixed(task, changed)))
+                    store.post(task, *self._core.ledger(task).rewards_of_round(number, self._fixed(task, changed)))
         except Conflict:
             drop_surplus(blobs, task, changed, store.round(task, number))
             return False
