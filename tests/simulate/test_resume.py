@@ -179,7 +179,7 @@ def test_an_interruption_keeps_what_was_done():
 @pytest.mark.parametrize("profile", ["hardened", "shares"])
 def test_rewards_and_profiles_are_carried(profile):
     """What was earned before counts; a task of the other profile goes on as well."""
-    small = {"key_bits": 512, "mask_bits": 20, "decimals": 4, "insecure_test_key": True}
+    small = {"key_bits": 768, "decimals": 4, "insecure_test_key": True}
     paid = {"lanes": 128, "budget": "4.00"}
     usual = dict.fromkeys(UNCHECKED) | {"dropouts": 0.0, "insecure_test_key": True}
     first = run(rounds=1, profile=profile, **usual | (small if profile == "hardened" else paid))
