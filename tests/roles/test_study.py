@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 import crowdfl
-from crowdfl.cli import participant as participant_commands
 from crowdfl.documents.invitations import Ticket
 from crowdfl.documents.signed import Consent, Definition, digest_of
 from crowdfl.errors import (
@@ -104,9 +103,8 @@ def asked(tmp_path, monkeypatch):
         person.agree, person.language = agree, language
         return contextlib.nullcontext(person)
 
-    for module in (participant_commands, opening):
-        monkeypatch.setattr(module, "invited", opened)
-        monkeypatch.setattr(module, "read_invitation", lambda _path: SimpleNamespace(invitation=invitation))
+    monkeypatch.setattr(opening, "invited", opened)
+    monkeypatch.setattr(opening, "read_invitation", lambda _path: SimpleNamespace(invitation=invitation))
     return desk
 
 
