@@ -156,7 +156,15 @@ def small_values(**changes: dict[str, Any]) -> dict[str, dict[str, Any]]:
             "epochs": "2",
         },
     }
-    small["settings"] |= {"rounds": "2", "window": "100", "budget": "36.00", "max_norm": "30.0"}
+    small["settings"] |= {
+        "rounds": "2",
+        "window": "100",
+        "budget": "36.00",
+        "pay": "equal",
+        "each": "",
+        "bonus": "",
+        "max_norm": "30.0",
+    }
     for part in (small, changes):
         for section, typed in part.items():
             values[section] |= typed
