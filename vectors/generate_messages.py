@@ -1,7 +1,8 @@
 """Writes shares_messages.json beside this file: one round of a small task of the profile `shares`, message by message.
 
 As `generate.py`: everything follows from fixed labels, plain integers and the packages `cryptography` and `blake3`; nothing
-of CrowdFL is imported. HPKE (RFC 9180) is written out, so that its ephemeral keys can be fixed. The keys are public: never use them.
+of CrowdFL is imported. HPKE (RFC 9180) is written out, so that its ephemeral keys can be fixed. The keys are public: never
+use them.
 """
 
 import hashlib
@@ -232,7 +233,9 @@ class Person:
     @property
     def digest(self) -> bytes:
         shares = self.sp_update
-        return sha256(bind("crowdfl shares 1", self.salt, self.sp_samples, struct.pack(">Q", len(shares)), leaves(shares)))
+        return sha256(
+            bind("crowdfl shares 1", self.salt, self.sp_samples, struct.pack(">Q", len(shares)), leaves(shares))
+        )
 
     @property
     def sealed(self) -> bytes:

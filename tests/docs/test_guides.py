@@ -68,7 +68,6 @@ def test_a_guide_is_run_nearly_whole(guide):
     assert [block for block in found if block.said not in ("", "no-run") and block.title is None] == []
 
 
-
 def test_a_server_that_cannot_listen_ends_the_rehearsal_with_its_reason(tmp_path):
     """Somebody takes CSP's port before the servers start."""
     page = (ROOT / "docs" / "organisations.md").read_text(encoding="utf-8")

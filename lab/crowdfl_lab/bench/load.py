@@ -39,6 +39,7 @@ from crowdfl.protocols.common.keyed import keyed_party
 from crowdfl.protocols.hardened.manifest import HardenedUpload
 from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol, TaskSpec, Tools
 from crowdfl.protocols.registry import profile_named
+from crowdfl.protocols.uploads import upload_digest
 from crowdfl.retry import Backoff
 from crowdfl.roles.participant.enrolment import enrol
 from crowdfl.services.apps.sp_uploads import IN_WORK
@@ -303,7 +304,11 @@ def _job(ready: Platform, server: str, number: int) -> _Job:
     if server == "bare":
         return f"/bodies/{number}", upload, _OCTETS
     target = f"/v1/tasks/{ready.task}/rounds/1/uploads/{keys.who}"
-    return target, upload, Signer(keys.who, keys.signing).headers("PUT", target, upload, time.time()) | _OCTETS
+    return (
+        target,
+        upload,
+        Signer(keys.who, keys.signing).headers("PUT", target, b"", time.time(), upload_digest(upload)) | _OCTETS,
+    )
 
 
 def _send(ready: Platform, server: str, connections: int, jobs: Sequence[_Job], *, kept: bool) -> float:

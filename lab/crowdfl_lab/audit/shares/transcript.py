@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from crowdfl.crypto.sealing import ReaderKey
 from crowdfl.crypto.leaves import leaves_of
+from crowdfl.crypto.sealing import ReaderKey
 from crowdfl.crypto.shares.expansion import expand
 from crowdfl.crypto.shares.ring import Words
 from crowdfl.errors import SealBroken

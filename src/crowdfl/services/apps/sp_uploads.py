@@ -51,7 +51,6 @@ from crowdfl.services.http.bodies import (
     Body,
     Form,
     Number,
-    Sha256,
     TaskId,
     Who,
     parse,
@@ -144,6 +143,7 @@ _STALE_SECONDS = 7 * 24 * 3600.0
 _PLACE = re.compile("[0-9a-f]{64}/[1-9][0-9]{0,5}/[0-9a-f]{20}")
 _Place = tuple[str, int]  # task and round
 Offset = Annotated[int, Query(ge=0, le=2**40)]
+Digest = Annotated[str, Query(pattern="^[0-9a-f]{64}$")]
 
 
 class Finished(Form):
@@ -315,11 +315,15 @@ class _Piece:
             self._begun, chunk = self._begun + chunk[:missing], chunk[missing:]
             if len(self._begun) < self._needs:
                 return
-            head = Head.of(self._begun)
-            if head.digest != self._digest or len(head.data) != self._needs:
-                raise BadSignature("this upload does not begin with the head that was signed: it was altered")
-            self._continue(head)
+            self._continue(self._signed_head())
         self._leaf.update(chunk)
+
+    def _signed_head(self) -> Head:
+        with suppress(FormatError):
+            head = Head.of(self._begun)
+            if head.digest == self._digest and len(head.data) == self._needs:
+                return head
+        raise BadSignature("this upload does not begin with the head that was signed: it was altered")
 
     def require_signed(self) -> None:
         if not self.length:
@@ -460,7 +464,7 @@ def add_upload_routes(
         }
 
     @app.get(_UPLOADS + "/offset")
-    def offset(task: TaskId, number: Number, who: Who, caller: owned, digest: Sha256) -> dict[str, int]:
+    def offset(task: TaskId, number: Number, who: Who, caller: owned, digest: Digest) -> dict[str, int]:
         """How much of the upload of this name has arrived in pieces."""
         return {"offset": incoming.offset(task, number, caller.who, digest)}
 

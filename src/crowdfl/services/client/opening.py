@@ -34,6 +34,7 @@ from crowdfl.services.client.transport import Link, Service, SystemClock
 from crowdfl.settings import ParticipantSettings, RequesterSettings
 from crowdfl.storage.atomic import alone_in, read_secret, sync_directory, write_private
 from crowdfl.storage.blobs import FileBlobs
+from crowdfl.storage.known_names import KnownNames
 from crowdfl.storage.pools import RandomizerPool
 from crowdfl.storage.settings_file import read_file
 
@@ -239,7 +240,7 @@ def invited(
         with closing(told(invitation.kgc)) as kgc, closing(SpClient(told(invitation.sp))) as sp:
             person = kind(
                 invitation.task,
-                blobs,
+                blobs if reads else KnownNames(blobs),
                 KgcClient(kgc),
                 sp,
                 invitation.kgc_key,

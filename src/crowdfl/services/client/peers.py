@@ -323,7 +323,7 @@ class SpClient:
     def _send_rest(self, place: str, upload: bytes, head: Head) -> None:
         ends = {part.start: part.stop for part in head.parts()}
         offset = self._offset(place, head.digest)
-        while offset < len(upload):
+        while offset != len(upload):
             offset = offset if offset in ends else 0
             try:
                 offset = self._send_piece(place, upload[offset : ends[offset]], offset, head)

@@ -191,7 +191,7 @@ export class Platform {
     const { upload, head: { parts }, onSent } = sending;
     const ends = new Map(parts.map(({ start, end }) => [start, end]));
     let offset = await this._offset(sending);
-    for (let tries = 2 * parts.length + RESTARTS; offset < upload.length; tries--) {
+    for (let tries = 2 * parts.length + RESTARTS; offset !== upload.length; tries--) {
       if (!tries) throw losing();
       if (!ends.has(offset)) offset = 0;
       onSent(offset);
