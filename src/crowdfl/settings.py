@@ -1164,7 +1164,7 @@ class SpSettings(TaskLimits, BrowserSettings, ComputingSettings):
     )
     looks_per_second: _Rate = Field(
         default=50.0,
-        description="Of all idle phones of a task together: a crowd of n looks again after n / looks_per_second seconds or more.",
+        description="Of all idle phones of a task together: docs/operations.md says what fewer of them cost.",
     )
     max_tasks: _Count = Field(default=100, description="Tasks of one requester that are not settled yet.")
     max_initial_bytes: _Count = Field(default=256 * 2**20, description="The size of a task's initial weights.")

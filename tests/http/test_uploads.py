@@ -220,35 +220,40 @@ def test_from_arrival_to_the_sum_each_byte_of_an_upload_is_hashed_once(world, pi
     task, people = pieces
     uploads = [person.update() for person in people]
     heads = [Head.of(upload) for upload in uploads]
-    hashed = {"leaves": 0, "others": 0}
+    hashed, elsewhere = [0], []
 
-    def counting(name, hashing):
-        class Counted:
+    def watched(hashing, see):
+        class Watched:
             def __init__(self, data=b""):
                 self.inner = hashing()
                 self.update(data)
 
             def update(self, data):
-                hashed[name] += len(data)
+                see(bytes(data))
                 self.inner.update(data)
 
             def __getattr__(self, asked):
                 return getattr(self.inner, asked)
 
-        return Counted
+        return Watched
 
-    monkeypatch.setattr(leaves, "blake3", counting("leaves", leaves.blake3))
-    monkeypatch.setattr(hashlib, "sha256", counting("others", hashlib.sha256))
+    def count(data):
+        hashed[0] += len(data)
+
+    def look(data):
+        elsewhere.extend(upload for upload in uploads if upload[-16:] in data)
+
+    monkeypatch.setattr(leaves, "blake3", watched(leaves.blake3, count))
+    monkeypatch.setattr(hashlib, "sha256", watched(hashlib.sha256, look))
     send = [people[0].sp.upload_in_pieces, people[1].sp.upload_in_pieces, people[2].sp.upload]
     for person, upload in zip(send, uploads, strict=True):
         person(task, 1, upload)
-    before = hashed["others"]
     for _ in range(2):
         assert world.sp.aggregators.add_new(task, 1, 100) == 3
         assert world.sp.aggregators.damaged(task, 1) == []
         world.sp.aggregators.forget(task, 1)
     places = sum(len(head.parts()) for head in heads) * len(b"crowdfl leaf 1" + bytes(16))
-    assert hashed == {"leaves": sum(head.total for head in heads) + places, "others": before}
+    assert (hashed, elsewhere) == ([sum(head.total for head in heads) + places], [])
 
 
 def test_a_participant_has_one_unfinished_upload(tmp_path):

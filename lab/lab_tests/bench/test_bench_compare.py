@@ -12,11 +12,13 @@ from crowdfl.crypto.compute import Threads
 from crowdfl_lab.bench import command
 from crowdfl_lab.bench.compare import run as measured
 from crowdfl_lab.bench.compare.run import MemoryOfServers, memory_of_servers, target_rows
+from crowdfl_lab.bench.compare.served import served_system
 from crowdfl_lab.bench.compare.systems import (
     NOT_INSTALLED,
     PEERS,
     CompareSettings,
     Hardened,
+    Shares,
     System,
     ask_system,
     peer_system,
@@ -34,6 +36,7 @@ SMALL = replace(
     parameters=600,
     slices=(3, 5),
     paper_sizes=((1, 3), (1, 4)),
+    serves=False,
 )
 HAS_FLOWER = any(PEERS_PYTHON.parents[1].glob("lib/*/site-packages/flwr"))
 
@@ -49,6 +52,16 @@ def systems() -> dict[str, System]:
 def run(systems) -> Result:
     """The same run as a result."""
     return measured.compare_result(SMALL, {"cores": 1}, list(systems.values()))
+
+
+@pytest.mark.second
+@pytest.mark.parametrize("rewards", [False, True])
+def test_a_served_row_is_of_the_same_task_through_processes(rewards):
+    """Everyone's upload goes to SP over HTTPS, round after round, until it is published."""
+    protocol = Shares(SMALL, rewards=rewards)
+    served = served_system(SMALL, protocol, lambda _: None)
+    assert served.key == protocol.key + "_served"
+    assert served.figures["servers"].value == served.figures["sp"].value + served.figures["csp"].value > 0
 
 
 class TestRows:

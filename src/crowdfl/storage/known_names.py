@@ -1,6 +1,6 @@
 """Blobs of a folder that one process has to itself: their names are listed once, and looked up in memory from then on.
 
-A participant asks at every look what it keeps of each round so far: on disk, a thousand rounds would be eight million questions.
+A participant asks at every look what it keeps of each round so far: on disk, a thousand rounds are eight million questions.
 """
 
 from collections.abc import Mapping
@@ -55,4 +55,3 @@ class KnownNames:
         if self._names is None:
             self._names = set(self._blobs.listing())
         return self._names
-

@@ -292,7 +292,9 @@ class _Piece:
     def __init__(self, digest: str, head: Head | int, offset: int) -> None:
         self._digest, self._offset, self.length = digest, offset, 0
         self._begun, self._needs = b"", 0
-        self._index, self._leaf, self._head = 0, Leaf(0, 0), Head(b"", b"", 0)
+        self._index = 0
+        self._leaf: Leaf | None = None  # once the head is here
+        self._head = Head(b"", b"", 0)
         if isinstance(head, int):
             self._needs = head
         else:
@@ -316,7 +318,8 @@ class _Piece:
             if len(self._begun) < self._needs:
                 return
             self._continue(self._signed_head())
-        self._leaf.update(chunk)
+        if self._leaf is not None:
+            self._leaf.update(chunk)
 
     def _signed_head(self) -> Head:
         with suppress(FormatError):
@@ -328,7 +331,7 @@ class _Piece:
     def require_signed(self) -> None:
         if not self.length:
             return  # an empty one starts again
-        if not self._head.data:
+        if self._leaf is None:
             raise BadSignature("this upload was cut off within its head")
         self._head.require_leaf(self._index, self._leaf)
 
