@@ -30,6 +30,7 @@ from crowdfl.protocols.uploads import Head, upload_digest
 from crowdfl.roles.sp.uploads import read_upload, upload_name
 from crowdfl.services.apps import sp_uploads
 from crowdfl.services.apps.sp_uploads import Batches, UnfinishedUploads
+from crowdfl.services.client import peers
 from crowdfl.services.client.transport import Signer
 from tests.hosts import HARDENED
 
@@ -90,7 +91,7 @@ def test_an_upload_in_pieces_goes_on_where_it_stopped_and_gets_the_receipt_of_a_
     ahead(person, task, "?offset=0", upload[first], upload)
     person.sp.service.http.event_hooks = {"request": [lambda request: sent.append((request.method, request.url.query))]}
     receipt = person.sp.upload_in_pieces(task, 1, upload)
-    assert [query for method, query in sent if method == "PATCH"] == [f"offset={one.start}".encode() for one in others]
+    assert [query for method, query in sent if method == "PATCH"] == [f"offset={others[0].start}".encode()]
     assert commit(person, task, upload) == receipt == person.sp.upload(task, 1, upload)
     assert list((world.folder / "sp" / "incoming").glob("*.part")) == []
     assert world.sp.blobs.get(upload_name(task, 1, upload_digest(upload))) == upload
@@ -197,10 +198,18 @@ def test_leftovers_of_other_bytes_are_replaced(world, pieces):
     assert person.sp.upload_in_pieces(task, 1, upload)
 
 
-def test_an_upload_longer_than_one_request_goes_in_pieces(campaign, person, monkeypatch):
+@pytest.mark.parametrize("whole", [1, 700, 10**6])
+def test_a_long_upload_goes_in_as_many_requests_as_it_takes(world, pieces, monkeypatch, whole):
+    """Whole, or some pieces at a time; what is signed, kept and acknowledged is the same."""
     monkeypatch.setattr(sp_uploads, "IN_MEMORY", 100)
-    with pytest.raises(LimitExceeded, match="send it in pieces"):
-        person.sp.upload(campaign.task, 1, person.update())
+    monkeypatch.setattr(peers, "_WHOLE", whole)
+    task, (person, other, _) = pieces
+    upload, altered = person.update(), other.update()
+    assert person.sp.send(task, 1, person.keys, upload)
+    assert world.sp.blobs.get(upload_name(task, 1, upload_digest(upload))) == upload
+    assert list((world.folder / "sp" / "incoming").glob("*.part")) == []
+    with pytest.raises(BadSignature):
+        other.sp.send(task, 1, other.keys, altered[:-1] + bytes([altered[-1] ^ 1]))
 
 
 def test_an_upload_that_is_all_head_goes_in_pieces_too(world, monkeypatch):

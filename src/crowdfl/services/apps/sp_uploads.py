@@ -26,7 +26,7 @@ from fastapi.routing import APIRoute
 from prometheus_client import Counter
 from pydantic import Field
 
-from crowdfl.crypto.leaves import Leaf, piece_bytes
+from crowdfl.crypto.leaves import Leaf
 from crowdfl.crypto.own_files import Mark
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.signed import Receipt
@@ -178,7 +178,7 @@ class UnfinishedUploads:
             return file.read(length)
         return b""
 
-    def append(self, path: Path, offset: int, piece: IO[bytes], limit: int, mark: Mark | None = None) -> int:
+    def append(self, path: Path, offset: int, piece: IO[bytes], limit: int, marks: Sequence[Mark] = ()) -> int:
         """Add a piece at an offset, which is the present length, or 0 to start again; the new length."""
         with self._open(path) as file:
             length = file.seek(0, os.SEEK_END)
@@ -197,8 +197,8 @@ class UnfinishedUploads:
                 file.truncate(offset)
                 self._marks[path] = known
                 raise
-            if mark is not None and sum(one.length for one in known) == offset:
-                self._marks[path] = [*known, mark]
+            if marks and sum(one.length for one in known) == offset:
+                self._marks[path] = [*known, *marks]
             return file.tell()
 
     def take(self, task: str, number: int, who: str, digest: str, head: int, limit: int) -> PendingUpload:
@@ -286,15 +286,17 @@ def _cut(length: int) -> Truncated:
     return Truncated(f"the {length} bytes here are not the upload that was signed: send the rest, or start again at 0")
 
 
-class _Piece:
-    """One piece on its way, with the head if it is the first: its leaf as it comes."""
+class _Pieces:
+    """Pieces of an upload on their way, one or several, the first with the head: each is held against its leaf as it ends."""
 
     def __init__(self, digest: str, head: Head | int, offset: int) -> None:
-        self._digest, self._offset, self.length = digest, offset, 0
+        self._digest, self._offset = digest, offset
         self._begun, self._needs = b"", 0
-        self._index = 0
-        self._leaf: Leaf | None = None  # once the head is here
-        self._head = Head(b"", b"", 0)
+        self._head, self._index = Head(b"", b"", 0), 0
+        self._parts: list[slice] = []  # of the upload, that are still to come
+        self.whole: list[int] = []  # bytes of those that have come
+        self._leaf: Leaf | None = None  # of the present one
+        self._left = 0  # bytes of it
         if isinstance(head, int):
             self._needs = head
         else:
@@ -302,24 +304,46 @@ class _Piece:
 
     def _continue(self, head: Head) -> None:
         """What was signed for is known from here on."""
-        self._head, starts = head, [part.start for part in head.parts()]
+        self._head, parts = head, head.parts()
+        starts = [part.start for part in parts]
         if self._offset not in starts:
             raise Conflict(
                 f"no piece of this upload begins at {self._offset}: ask how much has arrived, and go on from there"
             )
         self._index = starts.index(self._offset)
-        self._leaf = Leaf(head.total, self._index)
+        self._parts = parts[self._index :]
+        self._next()
+
+    def _next(self) -> None:
+        part = self._parts[0]
+        self._leaf = Leaf(self._head.total, self._index)
+        self._left = part.stop - max(part.start, len(self._head.data))
 
     def take(self, chunk: bytes) -> None:
-        self.length += len(chunk)
+        rest = memoryview(chunk)
         if len(self._begun) < self._needs:
             missing = self._needs - len(self._begun)
-            self._begun, chunk = self._begun + chunk[:missing], chunk[missing:]
+            self._begun, rest = self._begun + bytes(rest[:missing]), rest[missing:]
             if len(self._begun) < self._needs:
                 return
             self._continue(self._signed_head())
-        if self._leaf is not None:
-            self._leaf.update(chunk)
+        while rest:
+            if self._leaf is None:
+                raise BadSignature("more bytes than this upload has")
+            taken = min(self._left, len(rest))
+            self._leaf.update(rest[:taken])
+            self._left, rest = self._left - taken, rest[taken:]
+            if not self._left:
+                self._end(self._leaf)
+
+    def _end(self, leaf: Leaf) -> None:
+        """Of a piece."""
+        self._head.require_leaf(self._index, leaf)
+        part = self._parts.pop(0)
+        self.whole.append(part.stop - part.start)
+        self._index, self._leaf = self._index + 1, None
+        if self._parts:
+            self._next()
 
     def _signed_head(self) -> Head:
         with suppress(FormatError):
@@ -328,12 +352,10 @@ class _Piece:
                 return head
         raise BadSignature("this upload does not begin with the head that was signed: it was altered")
 
-    def require_signed(self) -> None:
-        if not self.length:
-            return  # an empty one starts again
-        if self._leaf is None:
-            raise BadSignature("this upload was cut off within its head")
-        self._head.require_leaf(self._index, self._leaf)
+    def require_whole(self, length: int) -> None:
+        """So many bytes have come, which end where a piece ends."""
+        if length != sum(self.whole):
+            raise BadSignature("this upload was cut off within a piece, or altered")
 
 
 class _Direct(APIRoute):
@@ -372,20 +394,20 @@ class _Reception:
             self._limits[task] = await to_thread.run_sync(lambda: (uploads.limit(task), uploads.head(task)))
         return self._limits[task]
 
-    def piece(self, place: _Place, who: str, digest: str, offset: int, length: int) -> _Piece:
+    def pieces(self, place: _Place, who: str, digest: str, offset: int, length: int) -> _Pieces:
         head = self.incoming.head(*place, who, digest, length) if offset else b""
         if offset and len(head) < length:
             raise Conflict(f"{len(head)} bytes have arrived, not {offset}: start again at 0")
-        return _Piece(digest, Head.of(head) if offset else length, offset)
+        return _Pieces(digest, Head.of(head) if offset else length, offset)
 
-    def append(
-        self, place: _Place, who: str, digest: str, offset: int, body: Body, limit: int, piece: _Piece | None
-    ) -> int:
-        mark = None
-        if piece is not None:
-            piece.require_signed()
-            mark = CHECKED.mark(body.read()) if body.length else None
-        return self.incoming.append(self.incoming.path(*place, who, digest), offset, body.file, limit, mark)
+    def append(self, place: _Place, caller: Signed, offset: int, body: Body, limit: int, pieces: _Pieces | None) -> int:
+        marks = []
+        if pieces is not None:
+            pieces.require_whole(body.length)
+            body.file.seek(0)
+            marks = [CHECKED.mark(body.file.read(length)) for length in pieces.whole]
+        path = self.incoming.path(*place, caller.who, caller.digest)
+        return self.incoming.append(path, offset, body.file, limit, marks)
 
     def receive(self, place: _Place, arrivals: Sequence[PendingUpload]) -> list[Response | Exception]:
         outcomes = self.sp.uploads.receive(*place, arrivals)
@@ -434,15 +456,23 @@ def add_upload_routes(
 
     async def put(request: Request, task: TaskId, number: Number, who: Who, caller: owned) -> Response:
         """A whole upload, signed by its name; the same bytes again are the same upload."""
-        limit, _ = await reception.limits(task)
+        limit, head = await reception.limits(task)
         if limit > IN_MEMORY:
-            raise LimitExceeded(
-                f"an upload of this task has {limit} bytes, and one request at most {IN_MEMORY}: send it in pieces"
-            )
+            await take_pieces(request, (task, number), caller, 0)
+            return await heavy(reception.finish, (task, number), who, caller.digest, (limit, head))
         upload = await read_bytes(request, limit)
         digest = upload_digest(upload)
         caller.require_body(digest)
         return await batches.run((task, number), PendingUpload(who, upload, digest))
+
+    async def take_pieces(request: Request, place: _Place, caller: Signed, offset: int) -> int:
+        limit, head = await reception.limits(place[0])
+        pieces = None  # of a task whose uploads are all head
+        if head < limit:
+            pieces = await to_thread.run_sync(reception.pieces, place, caller.who, caller.digest, offset, head)
+        over = pieces.take if pieces else lambda _chunk: None
+        async with spooled(request, limit, folder, over=over) as body:
+            return await heavy(reception.append, place, caller, offset, body, limit, pieces)
 
     app.router.add_api_route(
         _UPLOADS,
@@ -475,13 +505,8 @@ def add_upload_routes(
     async def patch(
         request: Request, task: TaskId, number: Number, who: Who, caller: owned, offset: Offset
     ) -> dict[str, int]:
-        """One more piece of the upload whose name was signed: the first with the head, each by itself."""
-        limit, head = await reception.limits(task)
-        place, digest = (task, number), caller.digest
-        piece = None if head == limit else await to_thread.run_sync(reception.piece, place, who, digest, offset, head)
-        most = limit if piece is None else min(limit, head + piece_bytes(limit - head))
-        async with spooled(request, most, folder, over=piece.take if piece else lambda _chunk: None) as body:
-            return {"offset": await heavy(reception.append, place, who, digest, offset, body, limit, piece)}
+        """One more piece, or several, of the upload whose name was signed: the first with the head."""
+        return {"offset": await take_pieces(request, (task, number), caller, offset)}
 
     @app.post(_UPLOADS + "/commit", response_class=JSONResponse, openapi_extra=takes_json(Finished))
     async def commit(request: Request, task: TaskId, number: Number, who: Who, caller: owned) -> Response:

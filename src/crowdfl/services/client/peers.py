@@ -27,7 +27,7 @@ from crowdfl.services.client.breaker import allow
 from crowdfl.services.client.transport import RESPONSE_LIMIT, Reply, Service, Signer, in_time
 from crowdfl.services.http.wire import OCTETS, REQUEST_HEADER, before_hash, from_base64
 
-_WHOLE = 256 * 1024  # a longer upload goes in pieces, so that a lost connection costs one of them
+_WHOLE = 4 * 2**20  # a longer upload goes in several requests, so that a lost connection costs one of them
 _RESTARTS = 5
 _DEALING_SECONDS = 300.0  # for one file that KGC makes, and until CSP has all of its own
 
@@ -325,8 +325,9 @@ class SpClient:
         offset = self._offset(place, head.digest)
         while offset != len(upload):
             offset = offset if offset in ends else 0
+            last = max(end for end in ends.values() if end <= max(ends[offset], offset + _WHOLE))
             try:
-                offset = self._send_piece(place, upload[offset : ends[offset]], offset, head)
+                offset = self._send_piece(place, upload[offset:last], offset, head)
             except Conflict:  # the piece was in, only its answer was lost
                 offset = self._offset(place, head.digest)
 
