@@ -122,7 +122,7 @@ def test_a_piece_must_be_the_one_of_its_place_in_this_very_upload(pieces):
     bad = [upload[:head] + elsewhere[head : first.stop], elsewhere[first], upload[: first.stop - 1], upload[: head - 1]]
     for piece in [
         *bad,
-        upload[first] + upload[second],
+        upload[first] + upload[third],
         bytes([upload[9] ^ 1]).join([upload[:9], upload[10 : first.stop]]),
     ]:
         with pytest.raises((BadSignature, LimitExceeded)):
@@ -134,6 +134,7 @@ def test_a_piece_must_be_the_one_of_its_place_in_this_very_upload(pieces):
         elsewhere[second],
         upload[second][:-1],
         upload[second] + b"x",
+        upload[second.start :] + b"x",
         upload[head : first.stop],
     ):
         with pytest.raises((BadSignature, LimitExceeded)):

@@ -186,7 +186,7 @@ class UnfinishedUploads:
                 raise Conflict(f"{length} bytes have arrived, not {offset}: go on from there, or start again at 0")
             if offset + piece.seek(0, os.SEEK_END) > limit:
                 raise LimitExceeded(f"an upload of this task has at most {limit} bytes")
-            known = self._marks.pop(path, []) if offset else []
+            known = self._marks.get(path, []) if offset else []
             try:
                 file.truncate(offset)
                 file.seek(offset)
@@ -195,7 +195,6 @@ class UnfinishedUploads:
                 file.flush()
             except OSError:  # a full disk leaves no half piece behind
                 file.truncate(offset)
-                self._marks[path] = known
                 raise
             if marks and sum(one.length for one in known) == offset:
                 self._marks[path] = [*known, *marks]
