@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from crowdfl.cli.task.views import task_text
+from crowdfl.cli.task.template import task_text
 from crowdfl.effects import idle_settings, idle_training, require_effect, require_training_effect
 from crowdfl.errors import SettingsError
 from crowdfl.roles.defining import defined
@@ -22,18 +22,12 @@ PAID = {"budget": "36.00"}
 # The name, a value, the rest of the task, and what would make it act.
 IDLE: list[tuple[str, Any, dict[str, Any], str]] = [
     ("key_bits", 2048, {}, "the profile hardened or paper"),
-    ("mask_bits", 60, {}, "the profile hardened or paper"),
     ("total", "shown", {}, "the profile hardened"),
     ("total", "shown", {"profile": "paper"}, "the profile hardened"),
     ("max_samples", 50, EQUAL, 'weighting = "samples"'),
     ("lanes", 64, {"check": "none"}, 'check = "bounds"'),
-    ("cohort", 4096, {}, "rounds of more people than that"),
-    ("cohort", 20, {"per_round": 20}, "rounds of more people than that"),
     ("pay", "equal", {}, "a `budget`"),
     ("currency", "EUR", {}, "a `budget`"),
-    ("distance_floor", 1e-6, {}, "a `budget`"),
-    ("distance_floor", 1e-6, PAID, 'pay = "distance"'),
-    ("distance_floor", 1e-6, PAID | {"profile": "hardened", "lanes": 0}, "`lanes` above 0"),
     ("server_rate", 0.1, {}, 'server_step = "fedavgm" or "fedadagrad" or "fedadam" or "fedyogi"'),
     ("server_momentum", 0.9, {}, 'server_step = "fedavgm" or "fedadagrad" or "fedadam" or "fedyogi"'),
     ("server_squares", 0.99, {"server_step": "fedadagrad"}, 'server_step = "fedadam" or "fedyogi"'),
@@ -47,7 +41,6 @@ IDLE: list[tuple[str, Any, dict[str, Any], str]] = [
             "check": "bounds",
             "max_norm": 5.0,
             "reference": False,
-            "cohort": 20,
             "server_step": "none",
             "server_rate": 1.0,
         }.items()
@@ -114,12 +107,11 @@ def test_every_setting_of_the_table_is_one():
 
 # As above, of [training].
 IDLE_TRAINING: list[tuple[str, Any, dict[str, Any], str]] = [
-    ("hidden", [32], {"learner": "softmax"}, 'learner = "network" without `layers`'),
-    ("hidden", [32], {"layers": ["linear 1"]}, 'learner = "network" without `layers`'),
-    ("layers", ["linear 1"], {"learner": "own"}, 'learner = "network" or "conv"'),
-    ("module", "a:B", {"learner": "network"}, 'learner = "module" or "own"'),
-    ("form", "numpy", {"learner": "network"}, 'learner = "own"'),
-    ("loss", "huber", {"learner": "own", "target": "value"}, 'learner = "network" or "conv" or "module"'),
+    ("layers", [32], {"learner": "softmax"}, 'learner = "network"'),
+    ("layers", [32], {"learner": "conv"}, 'learner = "network"'),
+    ("layers", [32], {"learner": "mine:Net"}, 'learner = "network"'),
+    ("loss", "huber", {"learner": "functions", "target": "value"}, 'learner = "network" or "conv", or a torch module'),
+    ("loss", "mine:loss", {"learner": "softmax"}, 'learner = "network" or "conv", or a torch module'),
 ]
 
 

@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 
 import crowdfl
-from crowdfl.cli.task.views import task_text, template
+from crowdfl.cli.task.template import task_text, template
 from crowdfl.crypto.backends import BACKENDS
 from crowdfl.effects import idle_settings
 from crowdfl.errors import SettingsError
@@ -101,7 +101,7 @@ def test_names_that_other_parts_define_are_theirs():
     assert set(get_args(TrainingSettings.model_fields["features"].annotation)) == set(FEATURES)
     made, usual = TrainingSettings(labels=("a",)), Training()
     assert (made.epochs, made.batch, made.rate, made.seed) == (usual.epochs, usual.batch, usual.rate, usual.seed)
-    assert (made.window, made.hertz, made.held_out) == (watch.CUT.length, watch.HERTZ, watch.CUT.held_out)
+    assert (made.window_samples, made.hertz, made.held_out) == (watch.CUT.length, watch.HERTZ, watch.CUT.held_out)
 
 
 def test_paths_are_those_of_the_files_folder(tmp_path):
@@ -152,11 +152,13 @@ def test_a_role_refuses_the_settings_of_another(tmp_path):
 
 
 def test_a_task_file_is_refused_by_its_section():
-    """Both sections have a `window`."""
     file, found = Path("task.toml"), tomllib.loads(template)
-    for section, place in (("settings", "[settings] and [shares]"), ("training", "[training]")):
-        wrong = found | {section: found[section] | {"window": 0}}
-        with pytest.raises(SettingsError, match=rf"^task\.toml, {re.escape(place)}: `window` is 0; expected"):
+    for section, place, name in (
+        ("settings", "[settings] and [shares]", "window"),
+        ("training", "[training]", "window_samples"),
+    ):
+        wrong = found | {section: found[section] | {name: 0}}
+        with pytest.raises(SettingsError, match=rf"^task\.toml, {re.escape(place)}: `{name}` is 0; expected"):
             defined(file, wrong)
     with pytest.raises(SettingsError, match=r"^task\.toml: `settings` is 5; expected a table, \[settings\]$"):
         defined(file, found | {"settings": 5})

@@ -72,16 +72,31 @@ MOOD: dict[str, Json] = {"id": "mood", "text": "How did you feel?", "choices": [
 LABEL: dict[str, Json] = {"id": "what", "text": "What was it?", "choices": ["a", "b"], "use": "label"}
 GOOD: tuple[dict[str, Json], ...] = (
     {"labels": ["a", "b"], "sensors": ["loudness", "speed"], "questions": [ALONE, LABEL, MOOD], "learner": "softmax"},
-    {"labels": ["a", "b"], "sensors": ["speed"], "features": "spectral", "window": 20, "channels": 3},
+    {"labels": ["a", "b"], "sensors": ["speed"], "features": "spectral", "window_samples": 20, "channels": 3},
     {"labels": ["a", "b"]},
-    {"labels": ["a"], "window": 90, "channels": 3, "features": "flat", "hidden": [1000], "hertz": 20, "batch": 50},
-    {"labels": ["a", "b", "c"], "learner": "softmax", "window": 7, "step": 3, "gap": 0, "held_out": 0.4, "seed": 9},
-    {"labels": ["x", "y"], "layers": ["linear 8", "tanh", "linear 5", "relu", "linear 2"], "standardise": True},
-    {"labels": ["x", "y"], "hidden": [], "epochs": 0, "rate": 1, "step": None, "gap": None, "window": 3},
-    {"labels": ["x", "y"], "learner": "softmax", "layers": ["conv 3 3"], "module": "unused:Too"},
-    {"labels": ["x", "y"], "features": "spectral", "scale_inputs": True, "window": 90, "channels": 3, "proximal": 0.1},
-    {"labels": ["x", "y"], "features": "spectral", "window": 25, "learner": "softmax", "proximal": 1, "form": "torch"},
-    {"labels": ["x", "y"], "features": "spectral", "window": 1, "target": "label", "loss": None, "proximal": 0},
+    {
+        "labels": ["a"],
+        "window_samples": 90,
+        "channels": 3,
+        "features": "flat",
+        "layers": [1000],
+        "hertz": 20,
+        "batch": 50,
+    },
+    {"labels": ["a", "b", "c"], "learner": "softmax", "window_samples": 7, "step": 3, "held_out": 0.4, "seed": 9},
+    {"labels": ["x", "y"], "layers": ["linear 8", "tanh", 5], "standardise": True},
+    {"labels": ["x", "y"], "layers": [], "epochs": 0, "rate": 1, "step": None, "window_samples": 3},
+    {"labels": ["x", "y"], "learner": "softmax", "layers": ["conv 3 3"]},
+    {
+        "labels": ["x", "y"],
+        "features": "spectral",
+        "scale_inputs": True,
+        "window_samples": 90,
+        "channels": 3,
+        "proximal": 0.1,
+    },
+    {"labels": ["x", "y"], "features": "spectral", "window_samples": 25, "learner": "softmax", "proximal": 1},
+    {"labels": ["x", "y"], "features": "spectral", "window_samples": 1, "target": "label", "loss": None, "proximal": 0},
 )
 BAD: tuple[dict[str, Json], ...] = (
     {},
@@ -101,22 +116,22 @@ BAD: tuple[dict[str, Json], ...] = (
     {"batch": None},
     {"seed": -1},
     {"seed": 2**70},
-    {"hidden": 32},
-    {"hidden": ["wide"]},
-    {"hidden": [True]},
-    {"hidden": [0]},
-    {"hidden": [-3]},
-    {"hidden": [10**8]},
-    {"hidden": [10**9]},
-    {"layers": [1]},
-    {"layers": ["linear 3"]},
-    {"layers": ["linear 4", "swish", "linear 2"]},
-    {"layers": ["linear 4 4", "linear 2"]},
+    {"layers": 32},
+    {"layers": [True]},
+    {"layers": [0]},
+    {"layers": [-3]},
+    {"layers": [10**8]},
+    {"layers": [10**9]},
+    {"layers": [1.5]},
+    {"layers": [None]},
+    {"layers": ["tanh", "linear 3"]},
+    {"layers": ["linear 4", "swish"]},
+    {"layers": ["linear 4 4", "relu"]},
     {"sensors": ["smell"]},
     {"sensors": ["speed", "speed"]},
     {"sensors": "speed"},
     {"sensors": ["speed"], "features": "flat"},
-    {"questions": [ALONE], "features": "windows", "learner": "own"},
+    {"questions": [ALONE], "features": "windows", "learner": "mine:Net"},
     {"questions": [ALONE, ALONE]},
     {"questions": [ALONE | {"id": "With spaces"}]},
     {"questions": [ALONE | {"choices": ["one"]}]},
@@ -130,12 +145,10 @@ BAD: tuple[dict[str, Json], ...] = (
     {"questions": [ALONE, MOOD, ALONE | {"id": "c"}, ALONE | {"id": "d"}]},
     {"questions": {}},
     {"channels": 0},
-    {"window": 0},
-    {"window": 10_001},
+    {"window_samples": 0},
+    {"window_samples": 10_001},
     {"step": 0},
     {"step": "a"},
-    {"gap": -1},
-    {"gap": 0.5},
     {"held_out": 0},
     {"held_out": 1},
     {"held_out": "half"},
@@ -146,10 +159,11 @@ BAD: tuple[dict[str, Json], ...] = (
     {"rate": True},
     {"standardise": "yes"},
     {"standardise": 1},
-    {"module": 3},
+    {"learner": 3},
+    {"learner": "own"},
     {"features": "windowed", "scale_inputs": "yes"},
     {"scale_inputs": 1},
-    {"form": "jax"},
+    {"learner": "numpy functions"},
     {"target": "number"},
     {"target": "value", "learner": "softmax"},
     {"loss": "squared"},
@@ -270,29 +284,39 @@ def with_gaps(recording: dict[str, Any]) -> dict[str, Json]:
 
 
 SPLITS: tuple[tuple[str, dict[str, Json], tuple[tuple[str, dict[str, Json]], ...]], ...] = (
-    ("same rate", {"window": 10, "hertz": 20}, (("WALK", stream("one", 120, 20)), ("sit", stream("two", 90, 20)))),
-    ("lower rate", {"window": 8, "step": 4, "gap": 3, "hertz": 10}, (("sit", stream("three", 200, 50)),)),
-    ("a fifth", {"window": 5, "step": 5, "gap": 0, "hertz": 10}, (("sit", stream("four", 253, 50)),)),
-    ("higher rate", {"window": 16, "hertz": 50, "held_out": 0.5}, (("sit", stream("five", 60, 20)),)),
-    ("gaps", {"window": 10, "gap": 2, "hertz": 20}, (("walk", with_gaps(stream("six", 200, 20))),)),
+    (
+        "same rate",
+        {"window_samples": 10, "hertz": 20},
+        (("WALK", stream("one", 120, 20)), ("sit", stream("two", 90, 20))),
+    ),
+    ("lower rate", {"window_samples": 8, "step": 4, "hertz": 10}, (("sit", stream("three", 200, 50)),)),
+    ("a fifth", {"window_samples": 5, "step": 5, "hertz": 10}, (("sit", stream("four", 253, 50)),)),
+    ("higher rate", {"window_samples": 16, "hertz": 50, "held_out": 0.5}, (("sit", stream("five", 60, 20)),)),
+    ("gaps", {"window_samples": 10, "hertz": 20}, (("walk", with_gaps(stream("six", 200, 20))),)),
     (
         "standardised",
-        {"window": 9, "step": 7, "gap": 1, "hertz": 20, "standardise": True},
+        {"window_samples": 9, "step": 7, "hertz": 20, "standardise": True},
         (("run", stream("seven", 80, 20)), ("walk", stream("eight", 90, 20)), ("sit", stream("nine", 90, 20))),
     ),
     (
         "six channels",
-        {"window": 20, "hertz": 25, "channels": 6, "held_out": 0.25, "features": "flat"},
+        {"window_samples": 20, "hertz": 25, "channels": 6, "held_out": 0.25, "features": "flat"},
         (("sit", stream("ten", 90, 25, 6)), ("walk", stream("eleven", 3, 25, 6))),
     ),
     (
         "one channel",
-        {"window": 12, "hertz": 20, "channels": 1, "standardise": True},
+        {"window_samples": 12, "hertz": 20, "channels": 1, "standardise": True},
         (("sit", stream("thirteen", 150, 20, 1)),),
     ),
     (
         "sensors and answers beside motion",
-        {"window": 10, "hertz": 20, "sensors": ["speed", "loudness"], "questions": [ALONE, MOOD], "standardise": True},
+        {
+            "window_samples": 10,
+            "hertz": 20,
+            "sensors": ["speed", "loudness"],
+            "questions": [ALONE, MOOD],
+            "standardise": True,
+        },
         (
             ("sit", stream("fourteen", 120, 20, 5) | {"answers": {"company": "alone", "mood": "bad"}}),
             ("walk", stream("fifteen", 100, 50, 5) | {"answers": {"mood": "well"}}),
@@ -300,10 +324,10 @@ SPLITS: tuple[tuple[str, dict[str, Json], tuple[tuple[str, dict[str, Json]], ...
     ),
     (
         "answers, and scaled inputs",
-        {"window": 12, "hertz": 20, "questions": [MOOD], "features": "spectral", "scale_inputs": True},
+        {"window_samples": 12, "hertz": 20, "questions": [MOOD], "features": "spectral", "scale_inputs": True},
         (("sit", stream("sixteen", 150, 20) | {"answers": {"mood": "so so"}}), ("walk", stream("seventeen", 90, 20))),
     ),
-    ("even", {"window": 10, "step": 1, "gap": 0, "hertz": 20}, (("sit", stream("twelve", 25, 20, jitter=0)),)),
+    ("even", {"window_samples": 10, "step": 1, "hertz": 20}, (("sit", stream("twelve", 25, 20, jitter=0)),)),
 )
 
 
@@ -455,15 +479,20 @@ def csv_case(folder: Path, name: str, text: str, sensors: tuple[str, ...] = ()) 
 TRAININGS: tuple[tuple[str, dict[str, Json], int, tuple[int, ...]], ...] = (
     ("softmax", {"learner": "softmax", "batch": 8, "rate": 0.1}, 45, (1, 4)),
     ("softmax, one batch", {"learner": "softmax", "batch": 1000, "rate": 0.5}, 9, (1,)),
-    ("one hidden layer", {"hidden": [24], "batch": 16}, 60, (1, 5)),
-    ("one hidden layer of motion", {"hidden": [32], "channels": 6, "window": 100, "features": "motion"}, 75, (1,)),
-    ("two hidden layers", {"hidden": [12, 9], "batch": 7, "rate": 0.01}, 40, (1, 3)),
-    ("no hidden layer", {"hidden": [], "batch": 10}, 40, (2,)),
-    ("tanh", {"layers": ["linear 10", "tanh", "linear 3"], "batch": 16, "rate": 0.01}, 50, (1, 6)),
+    ("one hidden layer", {"layers": [24], "batch": 16}, 60, (1, 5)),
+    (
+        "one hidden layer of motion",
+        {"layers": [32], "channels": 6, "window_samples": 100, "features": "motion"},
+        75,
+        (1,),
+    ),
+    ("two hidden layers", {"layers": [12, 9], "batch": 7, "rate": 0.01}, 40, (1, 3)),
+    ("no hidden layer", {"layers": [], "batch": 10}, 40, (2,)),
+    ("tanh", {"layers": ["linear 10", "tanh"], "batch": 16, "rate": 0.01}, 50, (1, 6)),
     ("softmax, held near its start", {"learner": "softmax", "batch": 8, "rate": 0.1, "proximal": 0.5}, 45, (4,)),
-    ("one hidden layer, held near its start", {"hidden": [24], "batch": 16, "proximal": 0.1}, 30, (3,)),
-    ("tanh, held near its start", {"layers": ["linear 10", "tanh", "linear 3"], "rate": 0.01, "proximal": 1}, 30, (3,)),
-    ("odd", {"layers": ["tanh", "relu", "linear 5", "relu", "tanh", "linear 3"], "batch": 1}, 12, (1, 2)),
+    ("one hidden layer, held near its start", {"layers": [24], "batch": 16, "proximal": 0.1}, 30, (3,)),
+    ("tanh, held near its start", {"layers": ["linear 10", "tanh"], "rate": 0.01, "proximal": 1}, 30, (3,)),
+    ("odd", {"layers": ["tanh", "relu", 5, "tanh"], "batch": 1}, 12, (1, 2)),
 )
 
 
@@ -474,7 +503,14 @@ def trainings() -> list[Json]:
 def training_case(name: str, change: dict[str, Json], samples: int, epochs: tuple[int, ...]) -> Json:
     """From the learner's first weights, rounded: those after 0 epochs."""
     labels: list[Json] = ["a", "b", "c"]
-    training: dict[str, Json] = {"labels": labels, "channels": 3, "window": 6, "features": "flat", "seed": 11, **change}
+    training: dict[str, Json] = {
+        "labels": labels,
+        "channels": 3,
+        "window_samples": 6,
+        "features": "flat",
+        "seed": 11,
+        **change,
+    }
     recipe = Recipe.of(training)
     learner = recipe.make_learner()
     shape, start = learner.shape, [np.round(array, 4) for array in learner.weights()]

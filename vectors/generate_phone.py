@@ -54,7 +54,7 @@ SETTINGS: Body = {
     "server_floor": 0.001,
 }
 NOISE: Body = {"weighting": "equal", "decimals": 3, "epsilon": 8.0, "noise": "any", "sigma": 5546}
-TRAINING: Body = {"learner": "network", "hidden": [32], "labels": ["sitting", "walking"], "rate": 0.005, "epochs": 20}
+TRAINING: Body = {"learner": "network", "layers": [32], "labels": ["sitting", "walking"], "rate": 0.005, "epochs": 20}
 
 
 def stream(label: str, length: int) -> bytes:

@@ -10,6 +10,7 @@ _UNITS = {
     **dict.fromkeys(("week", "weeks"), 7 * 86400.0),
 }
 _FORM = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ([a-z]+)")
+_SPOKEN = ((86400, "days"), (3600, "hours"), (60, "min"))
 _SHOWN = ((86400.0, "days"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
@@ -27,3 +28,11 @@ def duration(seconds: float) -> str:
             count = int(seconds // unit)
             return f"{count} {'day' if name == 'days' and count == 1 else name}"
     return f"{seconds:f}".rstrip("0").rstrip(".") + " s"
+
+
+def span_words(seconds: float) -> str:
+    """A time span as people say it: two of a unit or more, else the next smaller one."""
+    for length, name in _SPOKEN:
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {name}"
+    return f"{seconds:.0f} s"

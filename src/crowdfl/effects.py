@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crowdfl.errors import SettingsError
-from crowdfl.settings import LOSSES, SERVER_STEPS, PlanSettings, TaskSettings, TrainingSettings
+from crowdfl.settings import SERVER_STEPS, PlanSettings, TaskSettings, TrainingSettings, is_code
 
 
 def profiles_of(*names: str) -> str:
@@ -32,42 +32,30 @@ def _of_steps(name: str) -> _Rule:
 
 
 _OF_SHARES = (
-    *("pay", "weighting", "check", "max_norm", "epsilon", "reference", "cohort", "server_step"),
+    *("pay", "weighting", "check", "max_norm", "epsilon", "reference", "server_step"),
     *SERVER_STEPS["fedadam"],
 )
 _RULES = (
     _Rule(_OF_SHARES, lambda task: task.profile == "shares", profiles_of("shares")),
-    _Rule(("key_bits", "mask_bits"), lambda task: task.profile != "shares", profiles_of("hardened", "paper")),
+    _Rule(("key_bits",), lambda task: task.profile != "shares", profiles_of("hardened", "paper")),
     _Rule(("total",), lambda task: task.profile == "hardened", profiles_of("hardened")),
-    _Rule(("pay", "currency", "distance_floor"), lambda task: task.budget is not None, "a `budget`"),
-    _Rule(
-        ("distance_floor",),
-        lambda task: task.profile != "shares" or task.pay == "distance",
-        'pay = "distance"',
-    ),
-    _Rule(("distance_floor",), lambda task: task.lanes != 0, "`lanes` above 0"),
+    _Rule(("pay", "currency"), lambda task: task.budget is not None, "a `budget`"),
     _Rule(("lanes",), lambda task: task.profile != "shares" or task.check == "bounds", 'check = "bounds"'),
     _Rule(
         ("max_samples",),
         lambda task: task.profile != "shares" or task.weighting == "samples",
         'weighting = "samples"',
     ),
-    _Rule(("cohort",), lambda task: task.most_cohorts > 1, "rounds of more people than that"),
     *map(_of_steps, SERVER_STEPS["fedadam"]),
 )
 
 
 _OF_TRAINING: tuple[tuple[str, Callable[[TrainingSettings], bool], str], ...] = (
-    ("hidden", lambda own: own.learner == "network" and not own.layers, 'learner = "network" without `layers`'),
-    ("layers", lambda own: own.learner in ("network", "conv"), 'learner = "network" or "conv"'),
-    ("module", lambda own: own.learner in ("module", "own"), 'learner = "module" or "own"'),
-    ("form", lambda own: own.learner == "own", 'learner = "own"'),
+    ("layers", lambda own: own.learner == "network", 'learner = "network"'),
     (
         "loss",
-        lambda own: (
-            own.learner not in ("softmax", "own") or own.loss not in LOSSES
-        ),  # code of one's own is refused with it
-        'learner = "network" or "conv" or "module"',
+        lambda own: own.learner in ("network", "conv") or is_code(own.learner),
+        'learner = "network" or "conv", or a torch module',
     ),
 )
 

@@ -272,6 +272,14 @@ class UnknownTask(CampaignError):
     """There is no such task here."""
 
 
+class TaskUnreadable(CampaignError):
+    """Something that is kept of this task cannot be read by this version: it stands still, and nothing of it is lost."""
+
+    def __init__(self, words: str, why: str = "") -> None:
+        super().__init__(words)
+        self.why = why
+
+
 class QuotaExceeded(CampaignError):
     """A task asks for more than this service grants, or its requester has too many."""
 

@@ -36,10 +36,11 @@ from crowdfl.learning.models.shape import Weights
 from crowdfl.notebook import in_notebook
 from crowdfl.privacy import AverageNoise, PrivacyLedger, RoundPrivacy
 from crowdfl.results import RunResult
-from crowdfl.roles.participant.agent import Agent, event_words
+from crowdfl.roles.participant.agent import Agent
+from crowdfl.roles.participant.event_words import event_words
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import Blobs
-from crowdfl.settings import ParticipantSettings, TaskSettings, from_millionths
+from crowdfl.settings import TORCH_FUNCTIONS, ParticipantSettings, TaskSettings, from_millionths
 from crowdfl.storage.model_files import initial_model
 from crowdfl.tables import html_table, text_table
 from crowdfl.text import printable_lines
@@ -539,7 +540,7 @@ def _form(definition: Definition, initial: Any, personalize: Sequence[str]) -> M
         return ModelForm.of(initial, personalize).ordered_as(definition.shape)
     if personalize:
         raise SettingsError("`personalize` needs `initial`: an example that has the layers which stay here")
-    return dictionary_form(definition.shape, torch=definition.training.get("form") == "torch")
+    return dictionary_form(definition.shape, torch=definition.training.get("learner") == TORCH_FUNCTIONS)
 
 
 def _teller(*, shown: bool) -> Callable[[str], None]:

@@ -40,7 +40,10 @@ _ENROLMENT = 30 * DAY  # of a plan that gives no time to begin: as long as invit
 MOST_DEVICES = 5  # of one person in a task, one after the other
 _LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 _FEWEST_PARTICIPANTS = 3  # with two, each one's own share of the result gives the other's away
+LEARNERS = ("network", "conv", "softmax")  # that come with the package
+FUNCTIONS, TORCH_FUNCTIONS = "functions", "torch functions"  # of `crowdfl.join`: everyone brings their own
 LOSSES = ("squared", "absolute", "huber")  # of values
+UNTIL_PUBLISHED = "until published"  # of `late`
 _LARGEST_AMOUNT = 10**15
 _LARGEST_NUMBER = 10**15  # of any setting: far beyond all use, and exact as a float
 _LONGEST_UPDATE = 2**16  # whole units, where noise is added: more would only make numbers longer
@@ -128,6 +131,15 @@ def is_code(value: str) -> bool:
 
 def is_loss(value: str) -> bool:
     return value in LOSSES or is_code(value)
+
+
+def _is_learner(value: str) -> bool:
+    return value in (FUNCTIONS, TORCH_FUNCTIONS) or is_code(value)
+
+
+def _is_layer(value: object) -> bool:
+    """A width, or a line that whoever builds the network reads."""
+    return isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool))
 
 
 def is_origin(value: str) -> bool:
@@ -263,7 +275,6 @@ _PushHosts = Annotated[
 ]
 _Certificates = Annotated[str, _fitting(str.isascii), Expected("certificates in PEM, or null")]
 _Whole = Annotated[int, BeforeValidator(_whole)]  # 20.0 counts as 20
-_Sizes = Annotated[tuple[_Whole, ...], Field(strict=False), Expected("a list of whole numbers, as in [32]")]
 _Labels = Annotated[
     tuple[str, ...],
     Field(strict=False, min_length=1),
@@ -271,7 +282,15 @@ _Labels = Annotated[
     Expected('a list of different strings, as in ["sitting", "walking"]'),
 ]
 _Loss = Annotated[str, _fitting(is_loss), Expected('"squared", "absolute", "huber" or package.module:function')]
-_Layers = Annotated[tuple[str, ...], Field(strict=False), Expected('a list of strings, as in ["linear 32", "relu"]')]
+_Layers = Annotated[
+    tuple[Annotated[Any, BeforeValidator(_whole), _fitting(_is_layer)], ...],
+    Field(strict=False),
+    Expected('a list of widths and of layers in words, as in [32] or ["conv 8 9", "relu", "pool 4", 32]'),
+]
+_Learner = Annotated[
+    Literal["network", "conv", "softmax"] | Annotated[str, _fitting(_is_learner)],
+    Expected('"network", "conv", "softmax", package.module:Class, "functions" or "torch functions"'),
+]
 _Money = Annotated[str | int | Decimal, AfterValidator(_amount), Expected(f"an amount of money as text, {_AMOUNTS}")]
 _Currency = Annotated[
     str,
@@ -286,7 +305,10 @@ _NotNegative = Annotated[_Number, Field(ge=0, le=_LARGEST_NUMBER)]
 _Seconds = Annotated[_Number, Field(gt=0, le=10**9), Duration()]
 _SomeSeconds = Annotated[_Number, Field(ge=0, le=10**9), Duration()]
 _Window = Annotated[_Number, Field(gt=0, le=_LARGEST_NUMBER), Duration()]
-_Late = Annotated[_Number, Field(ge=0, le=_LARGEST_NUMBER), Duration((("no", 0.0),))]
+_Late = Annotated[
+    Annotated[_Number, Field(ge=0, le=_LARGEST_NUMBER)] | Literal["until published"],
+    Duration((("no", 0.0),), more=UNTIL_PUBLISHED.__eq__, example=UNTIL_PUBLISHED),
+]
 _ClaimWindow = Annotated[_Number, Field(ge=0, le=10**12), Duration()]
 _Moment = Annotated[
     str,
@@ -344,7 +366,7 @@ def _length_units(norm: float | None, decimals: int) -> int:
 
 
 class TaskSettings(Settings):
-    """The settings of one task. `mask_bits` and `distance_floor` left at None take the profile's and the paper's value."""
+    """The settings of one task."""
 
     profile: str = Field(
         default="shares",
@@ -358,12 +380,10 @@ class TaskSettings(Settings):
     clip: _Positive = Field(default=16.0, description="Larger weights are clipped; the participant is told how many.")
     max_participants: _People = Field(default=36, description="The next one is refused.")
     max_samples: _Count = Field(default=100, description="The most samples of one participant in one round.")
-    mask_bits: Annotated[int, Field(ge=20, le=256)] | None = _optional(
-        40, 'Bits by which masks hide what they cover; 40, in "paper" 80.'
-    )
-    distance_floor: _NotNegative | None = _optional(
-        0.000001, "Added to each distance, so that none is zero; 10^-decimals. The paper's epsilon."
-    )
+    # None: 40 bits, by which masks hide what they cover, and in `paper` its 80. Fewer show something, more only take time.
+    mask_bits: Annotated[int, Field(ge=20, le=256)] | None = None
+    # None: 10^-decimals, the paper's epsilon, added to each distance so that none is zero. More would only even out pay.
+    distance_floor: _NotNegative | None = None
     lanes: Annotated[int, Field(ge=0, le=_LARGEST_NUMBER)] | None = Field(
         default=1024,
         description="Size of the sketch that rewards rest on: more is more exact, and slower; 0: no rewards.",
@@ -401,7 +421,9 @@ class TaskSettings(Settings):
         description="How long a round takes uploads; the task's plan may close it earlier.",
     )
     late: _Late = Field(
-        default=0.0, description='How long after it late uploads are still taken, as in "10 min"; "no": not at all.'
+        default=0.0,
+        description='How long after it late uploads are still taken, as in "10 min"; "no": not at all. Of "paper" also '
+        '"until published": taken until the average is, and averaged again.',
     )
     min_participants: _People = Field(
         default=3,
@@ -413,11 +435,9 @@ class TaskSettings(Settings):
         "So many people, drawn at random, are in each round; at half of its `window`, and if it waits another, others are "
         "drawn for who has not sent. None: all.",
     )
-    cohort: Annotated[int, Field(ge=2, le=_LARGEST_NUMBER)] = Field(
-        default=4096,
-        description='Of "shares": the most people that are checked together; a larger round is checked in parts of nearly '
-        "the same size, and opened as one sum.",
-    )
+    # The most people that are checked together; a larger round is checked in parts of nearly the same size, and opened as one
+    # sum. As many as make a part fit into a server's memory: fewer would save none, and cost a pass more each.
+    cohort: Annotated[int, Field(ge=2, le=_LARGEST_NUMBER)] = 4096
     rounds: _Count = Field(default=5, description="How many rounds the task has.")
     budget: _Money | None = _optional("36.00", "For the rewards of one round, prepaid; without it, none are paid.")
     currency: _Currency = Field(default="EUR", description="Of all amounts, by its ISO 4217 code.")
@@ -484,6 +504,11 @@ class TaskSettings(Settings):
         return accounting.epsilon_of(rho, float(self.delta or DELTA))
 
     @property
+    def grace(self) -> float:
+        """Seconds after a round's window in which late uploads are taken; an average is held for one window more."""
+        return self.window if isinstance(self.late, str) else self.late
+
+    @property
     def most_in_round(self) -> int:
         """How many people an average can be of."""
         return self.max_participants if self.per_round is None else self.per_round
@@ -523,6 +548,15 @@ class TaskSettings(Settings):
             )
         if self.floor_units < 1:
             raise ValueError(f"`distance_floor` is {self.distance_floor}; expected at least 10^-{2 * self.decimals}")
+        return self
+
+    @model_validator(mode="after")
+    def _averages_again_as_printed(self) -> Self:
+        """Where servers keep what they learn, two averages that differ by one person show that person."""
+        if self.late == UNTIL_PUBLISHED and self.profile != "paper":
+            raise ValueError(
+                f'`late` is "{UNTIL_PUBLISHED}", which is of the profile paper: give a length of time, or "no"'
+            )
         return self
 
     @model_validator(mode="after")
@@ -708,7 +742,7 @@ class PlanSettings(Settings):
     def rounds_until(self, settings: TaskSettings, now: float) -> int:
         """When the last round of a task that is made now is over at the latest, in seconds since 1970: each begins as late as
         the plan lets it and is extended once, and there is `room`."""
-        longest = 2 * settings.window + settings.late
+        longest = 2 * settings.window + settings.grace
         apart, slack = max(longest, self.apart or 0.0), 0.0
         if self.daily is not None:  # the next such time after a round; a day more, for clocks that are moved
             apart, slack = (longest // DAY + 1) * DAY, DAY
@@ -741,8 +775,6 @@ class TaskOptions(TypedDict, total=False):
     clip: float
     max_participants: int
     max_samples: int
-    mask_bits: int | None
-    distance_floor: float | None
     lanes: int | None
     pay: Literal["none", "equal", "samples", "distance"] | None
     weighting: Literal["samples", "equal"]
@@ -755,7 +787,6 @@ class TaskOptions(TypedDict, total=False):
     late: float | str
     min_participants: int
     per_round: int | None
-    cohort: int
     budget: str | int | Decimal | None
     currency: str
     server_step: ServerStepName
@@ -800,17 +831,14 @@ _Questions = Annotated[
 class TrainingSettings(Settings):
     """A task's [training] section: what every participant's device does. The platform does not look inside."""
 
-    learner: Literal["network", "conv", "softmax", "module", "own"] = Field(
-        default="network", description="The kind of model; docs/learning.md says what each is."
+    learner: _Learner = Field(
+        default="network",
+        description='What learns: "network", "conv" or "softmax"; code of your own as package.module:Class, which participants '
+        'install; "functions" or "torch functions", which everyone brings to `crowdfl.join`: docs/learning.md.',
     )
-    hidden: _Sizes = Field(default=(32,), description="Sizes of the network's hidden layers.")
-    layers: _Layers = Field(default=(), description="The network layer by layer, in place of `hidden`.")
-    module: str = Field(
-        default="", description='With learner "module" or "own": package.module:Class, which participants install.'
-    )
-    form: Literal["numpy", "torch"] = Field(
-        default="numpy",
-        description='With learner "own": what `crowdfl.join` hands to functions, NumPy arrays or a torch state_dict.',
+    layers: _Layers = Field(
+        default=(32,),
+        description="The network's layers but the last: a width with ReLU, or a layer in words: docs/learning.md.",
     )
     features: Literal["motion", "flat", "spectral", "windows"] = Field(
         default="motion",
@@ -846,14 +874,11 @@ class TrainingSettings(Settings):
         description="What the phone asks at the end of a recording, as [[training.questions]]: docs/learning.md.",
     )
     standardise: bool = Field(default=False, description="Scale channels by the person's own mean and deviation.")
-    window: _Small = Field(default=100, description="Samples in a window.")
+    window_samples: _Small = Field(default=100, description="Samples in a window.")
     step: Annotated[_Whole, Field(ge=1, lt=2**63)] | None = _optional(
         25, "Samples from one window to the next; a quarter of a window."
     )
     held_out: float = Field(default=0.3, gt=0, lt=1, description="Share of a recording that is tested on, at its end.")
-    gap: Annotated[_Whole, Field(ge=0, lt=2**63)] | None = _optional(
-        100, "Samples left out before what is held out; one window."
-    )
     hertz: float = Field(
         default=50.0, gt=0, lt=2**63, description="Samples per second; recordings are resampled to it."
     )
@@ -878,7 +903,7 @@ class TrainingSettings(Settings):
                 f"the choices of `{asked.id}` are what is learned: `labels` must be the same, in this order"
             )
         if self.target == "value" and self.learner == "softmax":
-            raise ValueError('softmax tells labels apart; for values say learner = "network" (hidden = [] is linear)')
+            raise ValueError('softmax tells labels apart; for values say learner = "network" (layers = [] is linear)')
         return self
 
 
@@ -1229,5 +1254,5 @@ class ParticipantSettings(Settings):
 def averages_again(settings: TaskSettings) -> bool:
     """Section 5.2 of the paper: late uploads are taken until a round's average is published, and all are averaged once more.
 
-    In `paper` alone: where servers keep what they learn, two averages that differ by one person show that person."""
-    return settings.profile == "paper" and settings.late > 0
+    Of `paper` alone: where servers keep what they learn, two averages that differ by one person show that person."""
+    return settings.late == UNTIL_PUBLISHED

@@ -9,24 +9,13 @@ from crowdfl.errors import SettingsError
 from crowdfl.schema import settable
 from crowdfl.settings import TaskSettings
 
-_KEYED = ("lanes", "distance_floor", "mask_bits", "key_bits")
+_KEYED = ("lanes", "key_bits")
 # By profile, in the order of a file; whatever is in none is a setting of all.
 OWN_SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "shares": (
-            *(
-                "weighting",
-                "max_norm",
-                "check",
-                "lanes",
-                "pay",
-                "distance_floor",
-                "epsilon",
-                "delta",
-                "noise",
-                "reference",
-            ),
-            *("cohort", "server_step", "server_rate", "server_momentum", "server_squares", "server_floor"),
+            *("weighting", "max_norm", "check", "lanes", "pay", "epsilon", "delta", "noise", "reference"),
+            *("server_step", "server_rate", "server_momentum", "server_squares", "server_floor"),
         ),
         "hardened": ("total", *_KEYED),
         "paper": _KEYED,

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from crowdfl.crypto.paillier.vector import CipherVector
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import (
     BadSignature,
     CrowdFLError,

@@ -28,8 +28,9 @@ from crowdfl.protocols.claims import Claim, KeptClaim, OpenedClaim
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.paper.claims import KeptDifference, differences, digest
 from crowdfl.protocols.paper.profile import PaperBundle, PaperReward, PaperSp
+from crowdfl.roles.csp_retention import CLAIMS, CspRetention
 from crowdfl.roles.records import TaskState
-from crowdfl.roles.retention import CLAIMS, OVER, CspRetention
+from crowdfl.roles.retention import OVER
 from crowdfl.roles.sp.ledger import REQUESTER, participant_account
 from crowdfl.settings import to_millionths
 from tests.hosts import BUDGET, Desk, FileDisk, heard, moved_by, raising

@@ -20,7 +20,8 @@ from typing import Any
 import pytest
 
 from crowdfl.crypto import randomness
-from crowdfl.crypto.sealing import ReaderKey, SigningKey
+from crowdfl.crypto.sealing import ReaderKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.protocols.shares.circuits import compare, lanes
 from crowdfl.protocols.shares.dealing import correlations, rounds

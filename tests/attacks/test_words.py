@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.signed import Receipt
 from crowdfl.errors import FormatError, NothingToContribute, NotReady, Replaced, RolledBack, TooLate
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.shares.round.average import RoundRecord, SharesPublication
 from crowdfl.protocols.shares.round.ends import EndRequest, RoundEnd
-from crowdfl.roles.participant.agent import Agent, event_words
+from crowdfl.roles.participant.agent import Agent
 from crowdfl.roles.participant.chain import KeptChain
+from crowdfl.roles.participant.event_words import event_words
 from crowdfl.roles.participant.evidence import CspWord, SpWord, contradicts
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.sp.ledger import Ledger

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.signed import TaskEnd
 from crowdfl.errors import (
     BadSignature,
@@ -26,11 +26,14 @@ from crowdfl.protocols.records import Look, Place, Standing
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle, SharesSpBundle
 from crowdfl.retry import Backoff, no_jitter
 from crowdfl.roles.csp import Csp, refuse_task
+from crowdfl.roles.csp_retention import CspRetention
 from crowdfl.roles.guard import Guard
 from crowdfl.roles.kgc import Kgc
+from crowdfl.roles.kgc_retention import KgcRetention
 from crowdfl.roles.ports import CspStore, ManualClock
 from crowdfl.roles.records import RoundState, StoredTask
-from crowdfl.roles.retention import CspRetention, KgcRetention, secrets_of
+from crowdfl.roles.retention import secrets_of
+from crowdfl.roles.sp.end_notices import EndNotices
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.services.apps.sp_uploads import UnfinishedUploads
 from crowdfl.services.background.sweeper import Sweeper
@@ -74,7 +77,8 @@ class Roles:
         rests = Backoff(10.0, 3600.0, jitter=no_jitter, clock=self.rests.now)
         own = sp_store, self._blobs("sp/keys"), self.clock, self._blobs("sp/blobs")
         guard = Guard(self._blobs("sp/guard"), sp_store, "sp")
-        self.sp = SpRetention(*own, guard, parts, signing=SP_KEY, peers=peers, rests=rests)
+        self.notices = EndNotices(sp_store, self.clock, SP_KEY, peers, rests)
+        self.sp = SpRetention(*own, guard, parts, notices=self.notices)
 
     def _own(self, role: str) -> Any:
         if role != self._server:
@@ -99,7 +103,7 @@ class Roles:
                 retention.sweep(machine_time, counting=True)  # type: ignore[attr-defined]
 
     def end(self) -> str:
-        return self.sp.document(self.stores["sp"].task(self.task))
+        return self.notices.document(self.stores["sp"].task(self.task))
 
     def marker(self) -> list[Path]:
         return [path for path in self.folder.rglob("*") if path.is_file() and b"SECRET" in path.read_bytes()]
@@ -492,7 +496,7 @@ def test_a_peer_that_is_away_is_told_when_it_is_back(ended, copies: Copies):
     """Seldom while it is away or of an older release, across restarts, and no more once it has acknowledged."""
     roles = copies(ended)
     away = Away(ServiceUnavailable("Not Found"))
-    roles.sp.peers = {"kgc": roles.kgc, "csp": away}
+    roles.notices.peers = {"kgc": roles.kgc, "csp": away}
     others = [f"{number:032x}" for number in range(5)]
     for task in others:  # settled too: they wait with it
         roles.stores["sp"].add_task(StoredTask(task, "d", "a", "settled", 1.0))
@@ -500,7 +504,7 @@ def test_a_peer_that_is_away_is_told_when_it_is_back(ended, copies: Copies):
         roles.rests.time += 60
         roles.sp.tick()
     assert 8 < len(away.asked) < 16  # soon again at first, then about once an hour, and of one task at a time
-    roles.sp = replace(roles.sp, peers={"kgc": roles.kgc, "csp": away})
+    roles.sp = replace(roles.sp, notices=replace(roles.notices))
     away.failure, away.asked = None, []
     for _ in range(3):
         roles.sp.tick()
@@ -512,7 +516,7 @@ def test_one_task_that_a_peer_refuses_keeps_no_other_waiting(ended, copies: Copi
     roles = copies(ended)
     roles.stores["sp"].add_task(StoredTask("0" * 64, "d", "a", "settled", 1.0))
     refusing = Away(DocumentError("no"))
-    roles.sp.peers = {"kgc": roles.kgc, "csp": refusing}
+    roles.notices.peers = {"kgc": roles.kgc, "csp": refusing}
     roles.sp.tick()
     assert sorted(refusing.asked) == sorted(["0" * 64, roles.task])
     assert roles.stores["sp"].task("0" * 64).unnotified(["kgc", "csp"]) == ["csp"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.invitations import Invitation, Ticket
 from crowdfl.documents.signed import Definition, Order, participant_name
 from crowdfl.errors import ChainBroken, CrowdFLError, NotReady

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import RolledBack
 from crowdfl.roles.guard import Guard
 from crowdfl.roles.records import PaymentState, StoredPayment, StoredTask, payment_key

@@ -14,7 +14,7 @@ import pytest
 from cryptography import x509
 
 from crowdfl.cli import workspace as workspace_module
-from crowdfl.cli.task.views import template
+from crowdfl.cli.task.template import template
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import PlainHttpRefused, ServiceUnavailable
 from crowdfl.roles.records import DepositState, PaymentState, StoredDeposit, StoredPayment, StoredTask

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from crowdfl.cli.task.views import task_text
+from crowdfl.cli.task.template import task_text
 from crowdfl.settings import to_millionths
 from crowdfl_lab.demo.finished import SERVERS, secrets_of, shares_in
 from tests import subprocesses

@@ -15,7 +15,7 @@ import typer
 
 from crowdfl.cli import main
 from crowdfl.cli import participant as participant_cli
-from crowdfl.cli.task.views import template
+from crowdfl.cli.task.template import template
 from crowdfl.errors import FormatError, SettingsError
 from crowdfl.learning.datasets.sources import load_split
 from crowdfl.roles.defining import defined
@@ -397,12 +397,11 @@ def test_what_training_takes_prediction_takes_too(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("module", "said"),
-    [("own:Net", "then say --module own:Net"), ("", "does not say which: ask its requester, then say")],
+    ("learner", "said"), [("own:Net", "then say --learner own:Net"), ("functions", "take part by `crowdfl.join`")]
 )
-def test_code_that_is_missing_is_asked_for_by_name(tmp_path, module, said):
+def test_code_that_is_missing_is_asked_for_by_name(tmp_path, learner, said):
     definition, initial = defined(Path("task.toml"), tomllib.loads(SOFTMAX))
-    coded = replace(definition, training={**definition.training, "learner": "module", "module": module})
+    coded = replace(definition, training={**definition.training, "learner": learner})
     write_model(tmp_path / "model.npz", coded, initial)
     for command in ("evaluate", "predict"):
         refused = call(command, tmp_path / "model.npz", "--data", "watch:0")

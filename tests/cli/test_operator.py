@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from crowdfl.cli.doctor.role import role_checks
 from crowdfl.roles.waiting import format_time
@@ -237,3 +238,21 @@ def test_doctor_says_what_is_past_its_life_or_of_unknown_tasks(office, monkeypat
     assert office("csp", "purge", office.task).code == 0
     assert [said for _, said, _ in office.doctor("csp")] == ["1 task, unknown here: key shares 1"]
     assert office.row("csp")["state"] == "ended"
+
+
+def test_a_task_that_cannot_be_read_blinds_no_command(office):
+    """`list`, `payouts` and `doctor` show it, with why, and everything of the others."""
+    with office.host.sp.store._write() as c:
+        c.execute(text("UPDATE tasks SET definition = 'of a later version'"))
+        c.execute(text("UPDATE tasks SET state = 'running'"))
+    row = office.row("sp")
+    assert (row["task"], row["state"]) == (office.task, "running, unreadable")
+    assert "its definition cannot be read" in str(row["waits_for"])
+    office.refused("TaskUnreadable", "sp", "show", office.task, said="its money is held")
+    settings = office.folder / "sp" / "settings.toml"
+    (held,) = json.loads(call("sp", "payouts", settings, "--json").out)
+    assert held["task"] == office.task
+    assert "its definition cannot be read" in held["note"]
+    assert call("sp", "deposit", "list", settings).code == 0
+    (check,) = office.doctor("sp")
+    assert (check[0], "cannot be read by this version" in check[1]) == ("warn", True)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from crowdfl.cli.task import commands
-from crowdfl.cli.task.views import template
+from crowdfl.cli.task.template import template
 from crowdfl.documents.task_summary import task_summary
 from crowdfl.roles.defining import defined
 from tests.cli.program import call
@@ -42,7 +42,7 @@ def task_file(folder, **training):
     return folder / "task.toml"
 
 
-FITTING = {"window": 30, "channels": 3, "labels": ["moving", "still"]}
+FITTING = {"window_samples": 30, "channels": 3, "labels": ["moving", "still"]}
 
 
 def test_data_that_fits_is_counted_by_label(mine, tmp_path):
@@ -72,7 +72,7 @@ def test_a_task_is_tried_on_a_folder_of_people_that_data_show_takes(tmp_path):
             write(tmp_path / "data" / person / f"{name}.csv", "time,x,y,z", samples(30))
     folder = f"csv:{tmp_path / 'data'}"
     assert json.loads(call("train", "--look", "--data", folder, "--json").out)["people"] == ["anna", "ben"]
-    task = task_file(tmp_path, window=50, channels=3, labels=["walking", "sitting"])
+    task = task_file(tmp_path, window_samples=50, channels=3, labels=["walking", "sitting"])
     found = json.loads(call("task", "explain", task, "--try", folder, "--json").out)
     assert [trial["data"] for trial in found["tried"]] == [f"{folder}#anna", f"{folder}#ben"]
 
@@ -82,10 +82,11 @@ def test_a_task_is_tried_on_a_folder_of_people_that_data_show_takes(tmp_path):
     [
         (
             {},
-            'windows of 30 x 3 (samples x channels) and the labels still, moving: say window = 30, channels = 3, labels = ["s',
+            "windows of 30 x 3 (samples x channels) and the labels still, moving: say window_samples = 30, channels = 3, "
+            'labels = ["s',
         ),
-        ({"window": 30, "labels": ["still", "moving"]}, "say channels = 3 in the task's [training]"),
-        ({"window": 30, "channels": 3}, 'say labels = ["still", "moving"] in the task'),
+        ({"window_samples": 30, "labels": ["still", "moving"]}, "say channels = 3 in the task's [training]"),
+        ({"window_samples": 30, "channels": 3}, 'say labels = ["still", "moving"] in the task'),
     ],
 )
 def test_data_that_does_not_fit_is_answered_with_what_to_write(mine, tmp_path, changes, said):
@@ -154,12 +155,11 @@ class TestLook:
     @pytest.mark.parametrize(
         ("training", "said"),
         [
-            ({"learner": "network", "hidden": [64, 8]}, "a network with hidden layers of 64, 8"),
-            ({"learner": "network", "hidden": []}, "a network without hidden layers, fed"),
+            ({"learner": "network", "layers": [64, 8]}, "a network with hidden layers: 64, 8"),
+            ({"learner": "network", "layers": []}, "a network without hidden layers, fed"),
             ({"learner": "conv", "features": "flat"}, "a small convolutional network, fed with all samples"),
-            ({"learner": "module", "module": "own:Net"}, "code that you install yourself (own:Net)"),
-            ({"learner": "module"}, "code that you install yourself (ask the requester which)"),
-            ({"window": 0}, "Training: your device cannot do it"),
+            ({"learner": "own:Net"}, "code that you install yourself (own:Net)"),
+            ({"window_samples": 0}, "Training: your device cannot do it"),
         ],
     )
     def test_a_strangers_recipe_is_put_into_words(self, training, said):

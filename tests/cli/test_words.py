@@ -15,14 +15,16 @@ from crowdfl.cli.main import run
 from crowdfl.cli.output import show
 from crowdfl.cli.participant import say
 from crowdfl.cli.task import commands
-from crowdfl.cli.task.views import status_words, task_text
+from crowdfl.cli.task.template import task_text
+from crowdfl.cli.task.views import status_words
+from crowdfl.durations import span_words
 from crowdfl.errors import ServiceUnavailable, TaskEnded
 from crowdfl.roles.requester import Campaign
 from crowdfl.roles.waiting import amount_words, waits_for
 from crowdfl.services.http.wire import PROBLEM_TYPE, error_from
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.host import Host
-from crowdfl.text import printable, span_words
+from crowdfl.text import printable
 from tests.cli.program import call
 from tests.hosts import INITIAL_MODEL, SMALL_TASK, ManualClock, small_definition, test_tools
 

@@ -26,7 +26,8 @@ from crowdfl.crypto.paillier.kernels import (
     PowMod,
 )
 from crowdfl.crypto.paillier.vector import CipherVector, RunningProduct
-from crowdfl.crypto.sealing import ReaderKey, SigningKey
+from crowdfl.crypto.sealing import ReaderKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import (
     BackendUnavailable,
     Cancelled,

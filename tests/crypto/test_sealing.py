@@ -1,6 +1,8 @@
 import pytest
 
-from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey, commit, seal_to, verify
+from crowdfl.crypto.commitment import commit
+from crowdfl.crypto.sealing import AudienceKey, ReaderKey, seal_to
+from crowdfl.crypto.signing import SigningKey, verify
 from crowdfl.errors import BadSignature, InvalidKey, SealBroken
 
 

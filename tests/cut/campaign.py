@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import CrowdFLError, NotReady
 from crowdfl.learning.models.shape import ModelShape, Weights
@@ -26,13 +26,16 @@ from crowdfl.protocols.shares.round.average import RoundRecord
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.retry import Backoff, no_jitter
 from crowdfl.roles.csp import Csp
+from crowdfl.roles.csp_retention import CspRetention
 from crowdfl.roles.kgc import Kgc
+from crowdfl.roles.kgc_retention import KgcRetention
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.records import PaymentState, RoundState, StoredPayment, TaskState
 from crowdfl.roles.requester import Requester
-from crowdfl.roles.retention import CspRetention, KgcRetention, Retention, secrets_of
+from crowdfl.roles.retention import Retention, secrets_of
 from crowdfl.roles.sp.core import SpOptions
+from crowdfl.roles.sp.end_notices import EndNotices
 from crowdfl.roles.sp.ledger import REQUESTER as PAYER
 from crowdfl.roles.sp.money import resolve_payment
 from crowdfl.roles.sp.platform import Sp
@@ -165,7 +168,8 @@ class Campaign(Host):
         peers = {KGC: sp.ports.kgc, CSP: sp.ports.csp}
         rests = Backoff(10.0, PATIENCE, jitter=no_jitter, clock=self.clock.now)
         forget = sp.aggregators.drop
-        self.ends[name] = SpRetention(*own, signing=self.keys, peers=peers, rests=rests, forget=forget)  # type: ignore[arg-type]
+        notices = EndNotices(sp.store, self.clock, self.keys, peers, rests)
+        self.ends[name] = SpRetention(*own, notices=notices, forget=forget)  # type: ignore[arg-type]
         return sp
 
     def _front(self, process: str, sender: str) -> Any:

@@ -9,7 +9,7 @@ import pytest
 from crowdfl.errors import CrowdFLError
 from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.sp.ledger import earned_account, round_account
-from crowdfl.settings import TaskSettings
+from crowdfl.settings import UNTIL_PUBLISHED, TaskSettings
 from crowdfl.simulation.faults import Plan, Point, nothing_happens
 from crowdfl.simulation.host import SP, Host
 from tests.cut.forks import Forks
@@ -18,7 +18,7 @@ from tests.hosts import BUDGET, INITIAL_MODEL, SMALL_TASK, moved_by, small_defin
 PATIENCE = 61.0  # longer than the lease of a process that has died
 LONG = 10.0**5  # of a window and of what comes late: no start-up passes them
 PAPER = {"profile": "paper", "key_bits": 512, "mask_bits": 45, "rounds": 2}
-SETTINGS = SMALL_TASK | PAPER | {"window": LONG, "late": LONG}
+SETTINGS = SMALL_TASK | PAPER | {"window": LONG, "late": UNTIL_PUBLISHED}
 MOVES, SAMPLES = (0.1, 0.2, 0.3, -0.4), (1, 2, 3, 2)
 EXPECTED = float(np.average(MOVES, weights=SAMPLES))
 

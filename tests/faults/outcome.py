@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import numpy as safetensors_numpy
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.signed import Receipt, participant_name
 from crowdfl.learning.oracle import fedavg
 from crowdfl.protocols.common.paid import MaskSeed

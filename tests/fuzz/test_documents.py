@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crowdfl.crypto.sealing import ReaderKey, SigningKey
+from crowdfl.crypto.sealing import ReaderKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.envelope import Envelope
 from crowdfl.documents.invitations import Certificate, EnrolmentRequest, Invitation, Ticket, admitted
 from crowdfl.documents.signed import (

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crowdfl.cli.participant import open_participant
-from crowdfl.cli.task.views import template
+from crowdfl.cli.task.template import template
 from crowdfl.learning.datasets.npz_files import read_arrays
 from crowdfl.learning.models.forms import from_npz, from_safetensors, to_npz, to_safetensors
 from crowdfl.learning.models.shape import ModelShape

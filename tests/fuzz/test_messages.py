@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey, seal_to, verify
+from crowdfl.crypto.sealing import AudienceKey, ReaderKey, seal_to
+from crowdfl.crypto.signing import SigningKey, verify
 from crowdfl.protocols.claims import Claim
 from crowdfl.protocols.common.paid import MaskSeed
 from crowdfl.protocols.profile import Identity

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.envelope import Envelope
 from crowdfl.documents.invitations import EnrolmentRequest, Invitation, Ticket
 from crowdfl.documents.signed import EnrolmentEnd, Order

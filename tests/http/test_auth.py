@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import (
     Conflict,
     Forbidden,

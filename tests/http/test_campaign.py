@@ -12,8 +12,9 @@ from crowdfl.crypto.paillier.vector import Unchecked
 from crowdfl.errors import Forbidden, NotAuthenticated
 from crowdfl.protocols.hardened.manifest import HardenedUpload
 from crowdfl.protocols.shares.chain import ModelChain
+from crowdfl.roles.csp_retention import CspRetention
 from crowdfl.roles.dealt import DEALT_FILES, is_dealt_file
-from crowdfl.roles.retention import CspRetention, key_shares
+from crowdfl.roles.retention import key_shares
 from crowdfl.simulation.recorder import Recorder
 from tests.hosts import FEW_LANES, HARDENED, INITIAL_MODEL, ONE, SMALL_BOUNDS, moved_by
 from tests.http.processes import serving, wait_for_round

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.crypto.webpush import PushKey
 from crowdfl.documents.destination import SEALED_BYTES
 from crowdfl.documents.envelope import to_base64url

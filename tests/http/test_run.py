@@ -18,7 +18,7 @@ import httpx
 import pytest
 import structlog
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.signed import TaskEnd
 from crowdfl.errors import (
     BadSignature,

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from crowdfl.crypto import leaves
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.signed import Receipt
 from crowdfl.errors import (
     AlreadyCounted,

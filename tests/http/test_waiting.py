@@ -12,7 +12,8 @@ import httpx
 import pytest
 
 from crowdfl import errors
-from crowdfl.crypto.sealing import ReaderKey, SigningKey, verify
+from crowdfl.crypto.sealing import ReaderKey
+from crowdfl.crypto.signing import SigningKey, verify
 from crowdfl.errors import NotAuthenticated, ServiceError, ServiceUnavailable
 from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.services.client.peers import SpClient

@@ -12,16 +12,17 @@ import numpy as np
 from anyio.from_thread import BlockingPortal
 from fastapi import FastAPI
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.signed import Definition
 from crowdfl.learning.models.forms import to_safetensors
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol
 from crowdfl.retry import Backoff
+from crowdfl.roles.csp_retention import CspRetention
+from crowdfl.roles.kgc_retention import KgcRetention
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import Blobs, ManualClock
 from crowdfl.roles.requester import Requester, own_key
-from crowdfl.roles.retention import CspRetention, KgcRetention
 from crowdfl.services.apps import csp as csp_app
 from crowdfl.services.apps import kgc as kgc_app
 from crowdfl.services.apps import sp as sp_app

@@ -2,7 +2,7 @@
 
 import torch
 
-__all__ = ["Altering", "Narrow", "Normed", "OverTime", "Stubborn", "make_nothing"]
+__all__ = ["Altering", "Narrow", "Normed", "OverTime", "Stubborn"]
 
 
 class Normed(torch.nn.Module):
@@ -47,7 +47,3 @@ class Narrow(torch.nn.Linear):
 class Stubborn(torch.nn.Linear):
     def __init__(self, inputs: int, labels: int) -> None:
         super().__init__(inputs + 1, labels)
-
-
-def make_nothing(inputs: int, labels: int) -> None:
-    """Not a module."""

@@ -21,6 +21,7 @@ from tests.learning.shared import shared_file
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 needs_matplotlib = pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="Matplotlib is missing")
 QUICK = ("train", "--data", "synthetic:1", "--model", "softmax", "--epochs", "6", "--set", "rate=0.05")
+NORMED = "tests.learning.own_networks:Normed"
 
 
 def typed(*words: object) -> str:
@@ -103,7 +104,7 @@ def test_a_task_file_says_what_to_train(tmp_path):
         "learner": '"softmax"',
         "labels": '["fast", "slow"]',
         "channels": 3,
-        "window": 50,
+        "window_samples": 50,
         "epochs": 9,
         "rate": 0.05,
     }
@@ -115,19 +116,15 @@ def test_a_task_file_says_what_to_train(tmp_path):
 
 @needs_torch
 def test_a_network_of_any_layers(tmp_path):
-    layers = 'layers=["conv 4 9", "relu", "pool 8", "linear 3"]'
+    layers = 'layers=["conv 4 9", "relu", "pool 8"]'
     command = ("train", "--data", "synthetic:1", "--set", layers, "--set", "features=flat", "--epochs", 3, "--json")
     assert json.loads(typed(*command))["parameters"] == (4 * 3 * 9 + 4) + (4 * 11 * 3 + 3)
 
 
 @needs_torch
 def test_an_own_module_is_run_if_it_is_named():
-    result = json.loads(
-        typed(
-            "train", "--data", "synthetic:1", "--module", "tests.learning.own_networks:Normed", "--epochs", 3, "--json"
-        )
-    )
-    assert result["learner"] == "module"
+    result = json.loads(typed("train", "--data", "synthetic:1", "--learner", NORMED, "--epochs", 3, "--json"))
+    assert result["learner"] == NORMED
     assert result["epochs"][-1]["loss"] < result["epochs"][0]["loss"]
 
 
@@ -148,7 +145,7 @@ def test_a_wisdm_user_with_what_must_be_said():
         (("--data", "synthetic:1", "--set", "rate"), SettingsError, "KEY=VALUE"),
         (("--data", "synthetic:1", "--set", "rate=quick please"), SettingsError, "as a task file would have it"),
         (("--data", "synthetic:1", "--set", "speed=3"), SettingsError, "unknown setting `speed`"),
-        (("--data", "synthetic:1", "--set", "step=3"), SettingsError, "window=SAMPLES"),
+        (("--data", "synthetic:1", "--set", "step=3"), SettingsError, "window_samples=SAMPLES"),
         (("--data", "synthetic:1", "--save", "model.pkl"), SettingsError, r"\.safetensors or \.npz"),
         ((*QUICK[1:], "--save", "no/such/folder/model.npz"), SettingsError, "there is no folder no/such/folder"),
         (("--data", "synthetic:1", "--task", "gone.toml"), SettingsError, "no settings file"),

@@ -323,7 +323,7 @@ def test_what_is_recorded_beside_motion_is_in_columns_and_a_file_without_them_is
     """Speed in 10 m/s, a column for each choice; both are fed to the model as they are, whatever is scaled."""
     asked = {"id": "company", "text": "Were you alone?", "choices": ["alone", "with others"]}
     beside = {"sensors": ["speed"], "questions": [asked], "standardise": True, "scale_inputs": True}
-    recipe = Recipe.of({"labels": ["run", "rest"], "channels": 3, "window": 10, "hertz": 50.0, "gap": 0, **beside})
+    recipe = Recipe.of({"labels": ["run", "rest"], "channels": 3, "window_samples": 10, "hertz": 50.0, **beside})
     rows = [f"{row},run,{36 + i % 2},{'Alone' if i < 200 else ''}" for i, row in enumerate(samples(8))]
     path = write(tmp_path / "run.csv", "time,x,y,z,label,speed (km/h),company", rows)
     split = recipe.load(str(path))

@@ -44,7 +44,7 @@ def test_no_windows_are_no_rows(name):
 def test_a_person_without_held_out_windows_trains_all_the_same(tmp_path):
     arrays = {"windows": np.zeros((4, 10, 2)), "label": np.arange(4) % 2, "label_names": np.array(["a", "b"])}
     np.savez(tmp_path / "short.npz", **arrays, user=np.ones(4, dtype=int), train=np.ones(4, dtype=bool))
-    section = {"labels": ["a", "b"], "learner": "softmax", "window": 10, "channels": 2, "epochs": 1}
+    section = {"labels": ["a", "b"], "learner": "softmax", "window_samples": 10, "channels": 2, "epochs": 1}
     trainer = LocalTrainer(f"npz:{tmp_path}/short.npz#1", section)
     weights, samples = trainer.train(trainer.learner.weights(), {}, 1)
     assert samples == 4
@@ -61,7 +61,9 @@ def test_inputs_are_scaled_by_the_persons_own_training_windows():
 
 def test_a_recipe_scales_each_person_for_itself():
     """Two people with other strengths come out alike; without the person's data nothing can be scaled."""
-    recipe = Recipe.of({"labels": ["a"], "window": 100, "channels": 1, "scale_inputs": True, "features": "flat"})
+    recipe = Recipe.of(
+        {"labels": ["a"], "window_samples": 100, "channels": 1, "scale_inputs": True, "features": "flat"}
+    )
     windows = np.random.default_rng(1).normal(size=(6, 100, 1)).astype(np.float32)
     weak, strong = (recipe.inputs_of(factor * windows, factor * windows) for factor in (1, 8))
     assert weak == pytest.approx(strong, abs=1e-4)

@@ -11,7 +11,7 @@ import pytest
 from crowdfl.errors import DataMalformed, LearningUnavailable, ModelMismatch, SettingsError
 from crowdfl.learning.models.learner import Learner, Training, batches, score
 from crowdfl.learning.models.softmax import SoftmaxLearner
-from crowdfl.learning.models.torch_models import Adam, TorchLearner, convolutional, mlp, own_module
+from crowdfl.learning.models.torch_models import Adam, TorchLearner, convolutional, own_module, with_last
 from crowdfl.learning.recipe import Recipe
 from tests import subprocesses
 
@@ -24,7 +24,7 @@ def softmax() -> Learner:
 
 
 def torch_mlp() -> Learner:
-    return TorchLearner(5, mlp([8], 3), seed=1)
+    return TorchLearner(5, with_last([8], 3), seed=1)
 
 
 def torch_conv() -> Learner:
@@ -167,7 +167,7 @@ def test_a_convolution_slides_over_time():
 @needs_torch
 def test_the_papers_network_and_the_small_convolutional_one():
     """277,006 and 6,502 parameters for 90 samples of 3 channels and 6 labels."""
-    assert TorchLearner(270, mlp([1000], 6)).shape.parameters == 277_006
+    assert TorchLearner(270, with_last([1000], 6)).shape.parameters == 277_006
     assert TorchLearner(270, convolutional(6), channels=3).shape.parameters == 6_502
 
 
@@ -194,7 +194,6 @@ def test_a_convolution_that_does_not_fit_is_refused(layers, channels, said):
         ("os;system:x", "written package.module:Class"),
         ("no_such_package.nets:Net", "'no_such_package' is not installed"),
         ("tests.learning.own_networks:Missing", "cannot be loaded"),
-        ("tests.learning.own_networks:make_nothing", "not a subclass of torch.nn.Module"),
         ("tests.learning.own_networks:Narrow", r"returns \(2, 1\) for two rows; expected \(2, 3\)"),
         ("tests.learning.own_networks:Stubborn", "does not take rows of 5"),
     ],
@@ -232,7 +231,7 @@ def test_the_initial_weights_follow_from_the_seed_alone():
     torch.manual_seed(3)
     expected = torch.rand(1).item()
     torch.manual_seed(3)
-    one, same, other = (TorchLearner(4, mlp([3], 2), seed).weights()[0].tobytes() for seed in (7, 7, 8))
+    one, same, other = (TorchLearner(4, with_last([3], 2), seed).weights()[0].tobytes() for seed in (7, 7, 8))
     assert one == same != other
     assert torch.rand(1).item() == expected
 
@@ -249,7 +248,7 @@ def test_torch_runs_on_one_thread():
 def test_a_missing_torch_is_named_with_its_remedy(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(LearningUnavailable, match=r"pip install 'crowdfl\[learning\]'"):
-        TorchLearner(4, mlp([3], 2))
+        TorchLearner(4, with_last([3], 2))
 
 
 def test_torch_is_not_imported_before_it_is_needed():

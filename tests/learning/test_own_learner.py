@@ -14,7 +14,7 @@ from crowdfl.learning.recipe import Recipe
 from crowdfl.learning.training import LocalTrainer
 
 PLACE = "tests.learning.own_learners"
-OWN = {"labels": ["slow", "middling", "fast"], "channels": 3, "learner": "own", "rate": 0.5, "seed": 9}
+OWN = {"labels": ["slow", "middling", "fast"], "channels": 3, "learner": "mine:Net", "rate": 0.5, "seed": 9}
 
 
 def made(name: str, **change):
@@ -85,7 +85,10 @@ def test_a_learner_that_does_not_tell_of_epochs_is_scored_at_its_end():
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("NoMethods", r"is not a learner: it has no weights\(\), load\(\), train\(\), predict\(\)"),
+        (
+            "NoMethods",
+            r"is no torch.nn.Module, and no learner either: it has no weights\(\), load\(\), train\(\), predict\(\)",
+        ),
         ("not_a_class", "is not a class"),
         ("WantsMore", "asks for depth; its constructor may ask for inputs, labels, seed, recipe by name"),
         ("FailsAtOnce", r"FailsAtOnce\(\) failed: KeyError: 'tree' \(own_learners.py, line \d+\)"),
@@ -123,24 +126,21 @@ def test_what_goes_wrong_later_names_the_call(name, said):
 @pytest.mark.parametrize(
     ("section", "code", "said"),
     [
-        ({"module": "mine:Net"}, {}, "trains a learner of its own: install and read it, then say --learner mine:Net$"),
-        ({}, {}, r"then say --learner package.module:Name$"),
-        ({}, {"module": f"{PLACE}:Bare"}, "then say --learner"),
-        ({"learner": "module"}, {"learner": f"{PLACE}:Bare"}, "then say --module"),
+        ({}, {}, "trains code of its own: install and read it, then say --learner mine:Net$"),
         (
             {"learner": "softmax"},
             {"learner": f"{PLACE}:Bare"},
-            'trains learner = "softmax", not "own": leave --learner',
+            'trains learner = "softmax", no code of its own: leave --learner',
         ),
         (
-            {"learner": "softmax"},
-            {"module": f"{PLACE}:Bare"},
-            'trains learner = "softmax", not "module": leave --module',
+            {"learner": "functions"},
+            {"learner": f"{PLACE}:Bare"},
+            "functions of people's own: take part by `crowdfl.join`",
         ),
-        ({}, {"learner": f"{PLACE}:Bare", "module": f"{PLACE}:Bare"}, 'trains learner = "own", not "module": leave'),
         ({"learner": "network"}, {"loss": f"{PLACE}:Bare"}, "has no loss of its own: leave --loss out"),
         ({"learner": "network", "loss": "mine:f"}, {}, "then say --loss mine:f"),
-        ({"loss": "mine:f"}, {"learner": f"{PLACE}:Bare"}, 'learner = "own" has its own loss'),
+        ({"loss": "mine:f"}, {"learner": f"{PLACE}:Bare", "loss": "mine:f"}, "Bare has its own loss: leave `loss` out"),
+        ({"loss": "mine:f", "learner": "softmax"}, {}, "softmax has its own loss"),
         ({"learner": "network", "features": "windows"}, {}, 'say features = "flat"'),
     ],
 )

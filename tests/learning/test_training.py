@@ -17,6 +17,7 @@ from crowdfl.learning.recipe import Recipe
 from crowdfl.learning.server_steps import PlainStep
 
 NAMES = ("slow", "middle", "fast")
+NORMED = "tests.learning.own_networks:Normed"
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
 
@@ -88,13 +89,13 @@ def test_ten_real_people_train_without_torch(ten_people):
 
 
 @pytest.mark.parametrize(
-    "learner", ["softmax", *(pytest.param(name, marks=needs_torch) for name in ("network", "module"))]
+    "learner", ["softmax", *(pytest.param(name, marks=needs_torch) for name in ("network", NORMED))]
 )
 def test_a_curve_shows_every_epoch_and_ends_where_training_alone_ends(learner):
     """In every bit of the weights, and in the last metrics; a module with dropout goes back to training after every look."""
     recipe = Recipe.of({"labels": list(PACES), "channels": 3, "learner": learner, "epochs": 4})
     split, told = recipe.load("synthetic:2"), []
-    own = "tests.learning.own_networks:Normed" if learner == "module" else None
+    own = NORMED if learner == NORMED else None
     watched, alone = recipe.make_learner(own), recipe.make_learner(own)
     curve = learning_curve(recipe, watched, split, told.append)
     alone.train(recipe.inputs_of(split.train.windows), split.train.labels, recipe.training)
@@ -118,7 +119,7 @@ def test_a_curve_shows_how_far_the_weights_have_moved():
 
 
 def test_nothing_held_out_is_said_before_training():
-    recipe = Recipe.of({"labels": ["a"], "channels": 1, "window": 20, "learner": "softmax"})
+    recipe = Recipe.of({"labels": ["a"], "channels": 1, "window_samples": 20, "learner": "softmax"})
     some, none = (
         Person("p", np.zeros((n, 20, 1), dtype=np.float32), np.zeros(n, dtype=np.int64), ("a",)) for n in (3, 0)
     )

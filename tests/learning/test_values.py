@@ -85,7 +85,7 @@ def test_values_and_labels_can_stand_side_by_side(tmp_path):
     """A task takes what it learns; names come in the task's order, ignoring case."""
     both = {"label": np.array([0, 1, 0, 1]), "label_names": np.array(["x", "y"]), "value_names": np.array(["a", "b"])}
     np.savez(tmp_path / "x.npz", **(FILE | both | {"value": np.arange(8.0).reshape(4, 2)}))
-    base = {"window": 5, "channels": 2, "learner": "softmax"}
+    base = {"window_samples": 5, "channels": 2, "learner": "softmax"}
     labelled = Recipe.of(base | {"labels": ["y", "x"]})
     assert labelled.targets_of(labelled.load(f"npz:{tmp_path}/x.npz").train).tolist() == [1, 0, 1]
     valued = Recipe.of(base | {"labels": ["B", "a"], "target": "value", "learner": "network"})
@@ -135,8 +135,8 @@ def sensor_csv(column: str, rows: int = 400) -> str:
 @pytest.mark.parametrize("column", ["speed", "Speed (m/s)", "value", "target"])
 def test_a_csv_column_holds_the_value(tmp_path, column):
     """By the task's name, with or without a unit, or by the usual one; a window's is the mean over its samples."""
-    (tmp_path / "walk.csv").write_text(sensor_csv(column))
-    recipe = Recipe.of(VALUES | {"labels": ["speed"], "gap": 0})
+    (tmp_path / "walk.csv").write_text(sensor_csv(column, rows=800))
+    recipe = Recipe.of(VALUES | {"labels": ["speed"]})
     split = recipe.load(f"csv:{tmp_path}")
     assert split.train.windows.shape[1:] == (100, 3)
     assert split.train.values[0, 0] == pytest.approx(np.mean(np.arange(100)) / 100, abs=1e-4)

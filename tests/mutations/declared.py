@@ -645,13 +645,13 @@ MONEY = (
     ),
     instead(
         "SP's word ends claims",
-        "roles/retention.py",
+        "roles/csp_retention.py",
         Text(" or self._is_all_attested(stored):", " or True:"),
         BY_ROUND + "test_sps_word_ends_steps_and_no_claims",
     ),
     instead(
         "a CSP that was set back keeps claims",
-        "roles/retention.py",
+        "roles/csp_retention.py",
         Text("if stored.rolled_back:\n            return False", "if False:\n            return False"),
         BY_ROUND + "test_everyone_attested_ends_it_at_once_but_not_where_csp_was_set_back",
     ),
@@ -1435,7 +1435,7 @@ LAST_DAYS = (
     ),
     instead(
         "CSP's longer answers",
-        "roles/retention.py",
+        "roles/csp_retention.py",
         Text("return stored.attests_until", "return stored.opened.rounds_until"),
         LAST + "test_a_pause_ends_with_the_last_day_of_rounds_and_what_was_earned_can_be_claimed",
     ),

@@ -8,7 +8,9 @@ from decimal import Decimal
 
 import pytest
 
-from crowdfl.crypto.sealing import SigningKey, commit, seal_to
+from crowdfl.crypto.commitment import commit
+from crowdfl.crypto.sealing import seal_to
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import (
     BadSignature,
     ClaimRefused,

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from crowdfl.crypto.coins import Coins
-from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey
+from crowdfl.crypto.sealing import AudienceKey, ReaderKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import NotFinite
 from crowdfl.learning.models.learner import Update
 from crowdfl.protocols.claims import Claim, RewardEnvelope

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from crowdfl.cli.task.views import compared_words
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.envelope import Envelope
 from crowdfl.documents.signed import Appointment, AttestedSum, TaskEnd
 from crowdfl.errors import BadSignature, DocumentError, NotReady
+from crowdfl.roles.csp_retention import CspRetention
 from crowdfl.roles.ports import replace_blob
-from crowdfl.roles.retention import CspRetention
 from crowdfl.settings import DAY, money_words
 from tests.hosts import BUDGET, HARDENED, Desk
 

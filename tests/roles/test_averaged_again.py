@@ -10,10 +10,11 @@ import pytest
 from crowdfl.errors import NotReady, RoundNotOpen, TooLate
 from crowdfl.roles.records import RoundState, TaskState
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, participant_account, round_account
+from crowdfl.settings import UNTIL_PUBLISHED
 from tests.hosts import BUDGET, INITIAL_MODEL, Desk, moved_by
 
-AGAIN: dict[str, Any] = {"profile": "paper", "key_bits": 512, "mask_bits": 45, "late": 50.0, "rounds": 2}
-WINDOW, GRACE = 100.0, 50.0
+AGAIN: dict[str, Any] = {"profile": "paper", "key_bits": 512, "mask_bits": 45, "late": UNTIL_PUBLISHED, "rounds": 2}
+WINDOW, GRACE = 100.0, 100.0  # an average is held for a window more
 MOVES, SAMPLES = (0.1, 0.2, 0.3, -0.4, 0.5), (1, 2, 3, 2, 4)
 """Of each person: how far it moves every weight of the model that it starts from, and on how many samples."""
 
@@ -224,11 +225,17 @@ def test_everyone_is_paid_and_the_books_balance(tmp_path: Path) -> None:
 
 
 def test_the_other_profiles_average_once(tmp_path: Path) -> None:
-    """They take late uploads before anything is averaged."""
-    desk = Desk.funded(tmp_path, 4, late=50.0)
-    send(desk, 0, 1, 2)
-    desk.later(WINDOW)
-    assert RoundState(state(desk)) is RoundState.OPEN
+    """They take late uploads before anything is averaged, as `paper` does for a length of time."""
+    for name, own in (("shares", {}), ("paper", AGAIN | {"late": 50.0})):
+        (tmp_path / name).mkdir()
+        desk = Desk.funded(tmp_path / name, 4, **({"late": 50.0} | own))
+        send(desk, 0, 1, 2)
+        desk.later(WINDOW)
+        assert RoundState(state(desk)) is RoundState.OPEN
+        send(desk, 3)
+        desk.later(50.0)
+        assert desk.states()[0] == "rewarded"
+        assert held(desk) == []
 
 
 def test_a_round_that_is_given_up_after_its_publication_pays_nobody(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from crowdfl.protocols.shares.profile import SharesParticipant
 from crowdfl.protocols.shares.round.average import SharesPublication
 from crowdfl.protocols.shares.round.upload import UpdateEncoder
 from crowdfl.reasons import Reason
-from crowdfl.roles.participant.agent import event_words
+from crowdfl.roles.participant.event_words import event_words
 from crowdfl.roles.sp.rounds import find_envelope, pack_envelopes
 from crowdfl.simulation.federation import LocalFederation
 from crowdfl.storage.blobs import FileBlobs

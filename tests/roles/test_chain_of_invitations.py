@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.envelope import Envelope
 from crowdfl.documents.invitations import Certificate, EnrolmentRequest, Ticket
 from crowdfl.errors import (

@@ -25,8 +25,9 @@ from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.records import Look
 from crowdfl.protocols.shares.round.csp_records import KeptRound
 from crowdfl.roles.csp_records import StoredRecords
+from crowdfl.roles.csp_retention import CLAIMS, CspRetention
 from crowdfl.roles.participant.participant import Participant
-from crowdfl.roles.retention import CLAIMS, OVER, CspRetention
+from crowdfl.roles.retention import OVER
 from crowdfl.roles.sp.claims import resolve_dispute
 from crowdfl.roles.sp.ledger import Ledger, disputed_account, participant_account, unused_account
 from crowdfl.roles.sp.uploads import PendingUpload

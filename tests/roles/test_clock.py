@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import ClockInDoubt, CrowdFLError, NotAuthenticated, UnknownParticipant
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import ManualClock
@@ -329,7 +328,7 @@ def test_a_sweep_in_doubt_finds_nothing_too_old(desk, tmp_path: Path):
     """A day of sightings of a clock that nobody believes ends no task; of one that is right, it does."""
     parts, ports = UnfinishedUploads(tmp_path / "incoming"), desk.sp.ports
     own = ports.store, ports.bundles, desk.clock, ports.blobs, ports.guard, parts
-    retention = SpRetention(*own, signing=SigningKey.fresh(), is_sure=desk.sp.core.clock_is_sure)
+    retention = SpRetention(*own, is_sure=desk.sp.core.clock_is_sure)
     retention.sweep(desk.clock.now(), counting=True)
 
     def day() -> str:

@@ -4,9 +4,10 @@ import pytest
 
 from crowdfl.errors import DealtMaterialDamaged, Forbidden, NotReady, RoundsExhausted, TaskEnded
 from crowdfl.protocols.shares.profile import SharesProfile
+from crowdfl.roles.csp_retention import CspRetention
 from crowdfl.roles.dealt import DealtFiles, dealt_sizes, dealt_words
+from crowdfl.roles.kgc_retention import KgcRetention
 from crowdfl.roles.restored import end_doubtful_csp
-from crowdfl.roles.retention import CspRetention, KgcRetention
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.settings import TaskSettings
 from crowdfl.storage.memory_blobs import MemoryBlobs

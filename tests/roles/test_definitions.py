@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from crowdfl.cli.task.views import task_text
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.cli.task.template import task_text
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.envelope import Envelope
 from crowdfl.documents.signed import Definition
 from crowdfl.documents.task_summary import asker_words

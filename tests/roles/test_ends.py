@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.signed import ClaimsExtension, Definition
 from crowdfl.errors import BadSignature, Conflict, DocumentError, ServiceUnavailable, SettingsError, TooLate
 from crowdfl.roles.csp import CspBooks, extend_claims
+from crowdfl.roles.csp_retention import CspRetention
+from crowdfl.roles.kgc_retention import KgcRetention
 from crowdfl.roles.participant.participant import Participant
-from crowdfl.roles.retention import CspRetention, KgcRetention, Retention
+from crowdfl.roles.retention import Retention
 from crowdfl.roles.sp.operator import OperatorActions
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.settings import DAY, LAST_DATE, PlanSettings, TaskSettings

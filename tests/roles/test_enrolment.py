@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from crowdfl.crypto.sealing import ReaderKey, SigningKey
+from crowdfl.crypto.sealing import ReaderKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.envelope import Envelope
 from crowdfl.documents.invitations import Certificate, EnrolmentRequest, Ticket, admitted
 from crowdfl.documents.signed import participant_name

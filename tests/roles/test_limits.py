@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import CrowdFLError, LimitExceeded, ModelMismatch, QuotaExceeded
 from crowdfl.learning.models.forms import to_safetensors
 from crowdfl.learning.models.shape import ModelShape

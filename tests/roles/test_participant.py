@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.signed import Receipt
 from crowdfl.errors import BadSignature, DocumentError, NothingToContribute, TaskNotRunning, TooFewParticipants
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS, Participant

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from crowdfl.crypto.sealing import ReaderKey, SigningKey, seal_to
+from crowdfl.crypto.sealing import ReaderKey, seal_to
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.destination import SEALED_BYTES, Destination, destination_name, open_destination
 from crowdfl.documents.signed import participant_name
 from crowdfl.errors import BadSignature, Conflict, DocumentError, FormatError, NotReady, SealBroken, SettingsError

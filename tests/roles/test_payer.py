@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from crowdfl.crypto.sealing import ReaderKey, SigningKey
+from crowdfl.crypto.sealing import ReaderKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.destination import Destination, destination_name
 from crowdfl.documents.invitations import Certificate, EnrolmentRequest, Ticket
 from crowdfl.documents.signed import Appointment, Definition, participant_name

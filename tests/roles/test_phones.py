@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from crowdfl.errors import SettingsError
-from crowdfl.roles.recipe_check import phone_obstacle, require_for_phones
+from crowdfl.roles.phones import phone_obstacle, require_for_phones
 from crowdfl.settings import TaskSettings
 from tests.hosts import small_definition
 
@@ -21,7 +21,7 @@ def definition(profile="shares", **training):
     [
         {},
         {"learner": "softmax", "layers": ["conv 8 9"]},  # softmax looks at no layers
-        {"learner": "network", "layers": ["linear 4", "tanh", "linear 2"], "proximal": 0.1},
+        {"learner": "network", "layers": ["linear 4", "tanh", 3], "proximal": 0.1},
         {"features": "spectral", "scale_inputs": True, "target": "label", "loss": None},
         {"features": "flat", "standardise": True},
     ],
@@ -34,10 +34,10 @@ def test_what_the_page_can_train_is_for_phones(training):
 @pytest.mark.parametrize(
     ("training", "said"),
     [
-        ({"learner": "module", "module": "package.nets:Net"}, "code of its own"),
-        ({"learner": "own", "module": "package.nets:Net"}, "code of its own"),
+        ({"learner": "package.nets:Net"}, "code of its own"),
+        ({"learner": "functions"}, "code of its own"),
         ({"learner": "conv", "features": "flat"}, "convolutional"),
-        ({"layers": ["conv 8 9", "relu", "pool 4", "linear 2"], "features": "flat"}, "convolutional"),
+        ({"layers": ["conv 8 9", "relu", "pool 4", 8], "features": "flat"}, "convolutional"),
         ({"target": "value"}, "learns values"),
         ({"loss": "package.losses:focal"}, "names a loss"),
         ({"features": "windows"}, 'the features "windows"'),

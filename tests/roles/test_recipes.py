@@ -16,6 +16,7 @@ TABLES = {"settings": {"max_participants": 3, "max_samples": 1000, "rounds": 2},
 PACES = {"labels": ["slow", "middling", "fast"], "channels": 3, "epochs": 2}
 PACE = {"labels": ["pace"], "target": "value", "channels": 3, "epochs": 2, "rate": 0.02}
 OWN = "tests.learning.own_learners:Bare"
+OVER_TIME = "tests.learning.own_networks:OverTime"
 LOSS = "tests.learning.own_losses:half"
 
 
@@ -24,11 +25,11 @@ LOSS = "tests.learning.own_losses:half"
     [
         (PACES | {"learner": "softmax", "features": "spectral", "scale_inputs": True, "proximal": 0.1}, {}),
         (PACE | {"features": "spectral", "scale_inputs": True, "proximal": 0.1, "loss": "huber"}, {}),
-        (PACE | {"loss": LOSS, "hidden": []}, {"loss": LOSS}),
-        (PACES | {"learner": "own", "rate": 0.5}, {"learner": OWN}),
+        (PACE | {"loss": LOSS, "layers": []}, {"loss": LOSS}),
+        (PACES | {"learner": OWN, "rate": 0.5}, {"learner": OWN}),
         (
-            PACES | {"learner": "module", "features": "windows", "epochs": 1, "standardise": True},
-            {"module": "tests.learning.own_networks:OverTime"},
+            PACES | {"learner": OVER_TIME, "features": "windows", "epochs": 1, "standardise": True},
+            {"learner": OVER_TIME},
         ),
     ],
     ids=["spectral softmax with FedProx", "values", "own loss", "own learner", "own network on windows"],

@@ -4,11 +4,11 @@ import pytest
 
 from crowdfl.errors import RoundNotOpen, TooLate
 from crowdfl.roles.records import Round, RoundState, taking_uploads
-from crowdfl.settings import TaskSettings
+from crowdfl.settings import UNTIL_PUBLISHED, TaskSettings
 
 DISCARD = TaskSettings(window=100, max_participants=5)
 RETRANSMIT = DISCARD.changed(late=50)
-AGAIN = RETRANSMIT.changed(profile="paper", key_bits=512)
+AGAIN = RETRANSMIT.changed(profile="paper", key_bits=512, late=UNTIL_PUBLISHED)
 ROUND = Round(1, opened_at=1000)
 
 
@@ -40,11 +40,11 @@ def test_where_late_uploads_are_averaged_in_a_round_closes_with_its_window():
     assert ROUND.decide(AGAIN, 1100, 3, 5).state is RoundState.CLOSED
     extended = ROUND.decide(AGAIN, 1100, 2, 5)
     assert (extended.state, extended.extended) == (RoundState.OPEN, True)
-    assert extended.decide(AGAIN, 1249.9, 2, 5) == extended
-    assert extended.decide(AGAIN, 1250, 2, 5).state is RoundState.ABORTED
+    assert extended.decide(AGAIN, 1299.9, 2, 5) == extended
+    assert extended.decide(AGAIN, 1300, 2, 5).state is RoundState.ABORTED
     held = replace(ROUND, state=RoundState.HELD)
-    assert not held.is_gathered(AGAIN, 1149.9, 4, 5)
-    assert held.is_gathered(AGAIN, 1150, 4, 5)
+    assert not held.is_gathered(AGAIN, 1199.9, 4, 5)
+    assert held.is_gathered(AGAIN, 1200, 4, 5)
     assert held.is_gathered(AGAIN, 1101, 5, 5)
 
 
@@ -55,9 +55,9 @@ def test_late_uploads_are_taken_until_they_are_gathered(state):
     assert [str(one) for one in taking_uploads(RETRANSMIT)] == ["open"]
     done = replace(ROUND, state=state)
     if state in taking:
-        done.require_upload_welcome(AGAIN, 1150)
+        done.require_upload_welcome(AGAIN, 1200)
         with pytest.raises(TooLate):
-            done.require_upload_welcome(AGAIN, 1150.1)
+            done.require_upload_welcome(AGAIN, 1200.1)
     else:
         with pytest.raises(RoundNotOpen, match=str(state)):
             done.require_upload_welcome(AGAIN, 1101)

@@ -26,7 +26,7 @@ from crowdfl.errors import (
     UnknownParticipant,
     Withdrawn,
 )
-from crowdfl.roles.participant.agent import event_words
+from crowdfl.roles.participant.event_words import event_words
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.sp.people import consent_rows, erase_gone
 from crowdfl.roles.sp.uploads import PendingUpload

@@ -26,10 +26,10 @@ from crowdfl.protocols.records import Look
 from crowdfl.protocols.shares.round.csp import SharesCsp
 from crowdfl.protocols.shares.round.ends import EndRequest
 from crowdfl.protocols.shares.round.manifest import StepRequest
+from crowdfl.roles.csp_retention import CspRetention
 from crowdfl.roles.guard import Guard
 from crowdfl.roles.records import EndedBy, Tombstone
 from crowdfl.roles.restored import end_doubtful_csp, end_doubtful_sp
-from crowdfl.roles.retention import CspRetention
 from crowdfl.simulation.faults import BEFORE, Crash, Plan, Point, nothing_happens
 from crowdfl.simulation.host import Call, Deliver, Host
 from tests.hosts import Desk, FileDisk, raising

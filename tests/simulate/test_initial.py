@@ -16,7 +16,7 @@ from crowdfl.storage.model_files import read_initial
 from tests.cli.program import call
 from tests.simulate.test_join import TASK
 
-SOFTMAX = TASK.replace('learner = "own"', 'learner = "softmax"\nchannels = 1\nwindow = 4')
+SOFTMAX = TASK.replace('learner = "functions"', 'learner = "softmax"\nchannels = 1\nwindow_samples = 4')
 ARRAYS = {"w": np.ones((2, 3)), "b": np.zeros(2)}
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import crowdfl
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.invitations import Certificate
 from crowdfl.documents.signed import participant_name
 from crowdfl.errors import ModelMismatch, PackageMissing, SettingsError, TooFewParticipants
@@ -47,7 +47,7 @@ lanes = 128
 pay = "distance"
 
 [training]
-learner = "own"
+learner = "functions"
 labels = ["value"]
 """
 

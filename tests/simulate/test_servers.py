@@ -230,7 +230,7 @@ def test_a_task_file_says_which_form_functions_take():
     torch = pytest.importorskip("torch")
     start = {"w": torch.zeros(2)}
     result = crowdfl.simulate(lambda model, _data: model, None, [[1]] * 3, rounds=1, initial=start, progress=False)
-    assert tomllib.loads(result.task_file())["training"]["form"] == "torch"
+    assert tomllib.loads(result.task_file())["training"]["learner"] == "torch functions"
 
 
 def test_a_first_round_waits_for_everyone_who_is_invited(simulated):

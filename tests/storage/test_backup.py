@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url, text
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import BackupDamaged, BackupError, BackupRefused, BackupToolMissing, NotReady, StoreTooNew
 from crowdfl.roles.records import Round, StoredTask, Upload
 from crowdfl.roles.sp.uploads import upload_name

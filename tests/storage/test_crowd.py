@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from tests.hosts import Desk
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.protocols.profile import Identity
 from crowdfl.roles.records import Round, StoredParticipant, StoredTask, Upload
 from crowdfl.services.http.signatures import ByParticipant

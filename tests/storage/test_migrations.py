@@ -9,6 +9,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import MetaData, text
 from tests import subprocesses
+from tests.storage.papers import DEFINITION
 
 from crowdfl.errors import StoreOutdated, StoreTooNew, StoreUnavailable
 from crowdfl.roles.records import Round, StoredTask
@@ -37,7 +38,7 @@ def test_an_empty_database_gets_the_present_tables(url: str):
 def test_upgrading_again_changes_nothing(url: str):
     migrations.upgrade(url)
     store = SqlStore(url)
-    store.add_task(StoredTask("t", "definition", "appointment", "running"))
+    store.add_task(StoredTask("t", DEFINITION, "appointment", "running"))
     migrations.upgrade(url)
     assert [task.task for task in store.tasks()] == ["t"]
     store.close()

@@ -11,7 +11,7 @@ import pytest
 from tests.hosts import SMALL_TASK, small_definition
 from tests.subprocesses import until
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import Conflict, PaymentFailed, PaymentUnknown, SettingsError, UnknownPayment
 from crowdfl.roles.ports import ManualClock, SpStore

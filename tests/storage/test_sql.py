@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pytest
+from tests.storage.papers import DEFINITION
 
 from crowdfl.errors import (
     AlreadyCounted,
@@ -46,7 +47,7 @@ from crowdfl.roles.records import (
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, earned_account
 from crowdfl.storage.sql import SqlStore
 
-TASK = StoredTask("t", "definition", "appointment", "running")
+TASK = StoredTask("t", DEFINITION, "appointment", "running")
 DEPOSIT = Movement("deposit 1", REQUESTER, ESCROW, 100)
 
 
@@ -78,10 +79,10 @@ def test_a_task_added_again_keeps_its_state(store: SqlStore):
     store.add_task(TASK)
     store.change_task("t", state="cancelled", ended_at=12.5)
     store.add_task(TASK)
-    assert store.task("t") == StoredTask("t", "definition", "appointment", "cancelled", 12.5)
+    assert store.task("t") == StoredTask("t", DEFINITION, "appointment", "cancelled", 12.5)
 
 
-@pytest.mark.parametrize("other", [("t", "other", "appointment"), ("t", "definition", "other")])
+@pytest.mark.parametrize("other", [("t", "other", "appointment"), ("t", DEFINITION, "other")])
 def test_a_task_with_other_papers_is_a_conflict(store: SqlStore, other: tuple[str, str, str]):
     store.add_task(TASK)
     with pytest.raises(Conflict):

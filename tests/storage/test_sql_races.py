@@ -112,7 +112,7 @@ def test_a_process_killed_at_any_call_leaves_all_of_a_transaction_or_nothing(sql
     done = {line.split()[1] for line in lines if line.startswith("done")}
     assert len(ended) > 20
     assert list(ended.values()) == [-9] * (len(ended) - 1) + [0]
-    tasks = {task.task for task in sql_store.tasks()}
+    tasks = {task.task for task in sql_store.all_tasks()}
     states = set()
     for step in ended:
         name = f"t{step}"

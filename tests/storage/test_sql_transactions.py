@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import event, insert
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import QueuePool
+from tests.storage.papers import DEFINITION
 
 from crowdfl.errors import AlreadyCounted, NotEnoughMoney, StoreUnavailable
 from crowdfl.roles.records import Movement, Round, StoredTask, Upload
@@ -21,7 +22,7 @@ from crowdfl.storage import database
 from crowdfl.storage.sql import SqlStore
 from crowdfl.storage.tables import sp_records
 
-TASK = StoredTask("t", "definition", "appointment", "running")
+TASK = StoredTask("t", DEFINITION, "appointment", "running")
 OVERDRAFT = Movement("fund round 1", ESCROW, "round 1", 1)
 Opener = Callable[[], SqlStore]
 

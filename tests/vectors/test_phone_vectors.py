@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from crowdfl import errors
-from crowdfl.crypto.sealing import ReaderKey, SigningKey, seal_to
+from crowdfl.crypto.sealing import ReaderKey, seal_to
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.destination import SEALED_BYTES, Destination, checked, open_destination
 from crowdfl.documents.envelope import Envelope, encode_for_signing
 from crowdfl.documents.invitations import Certificate

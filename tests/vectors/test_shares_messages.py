@@ -13,7 +13,8 @@ import pytest
 from crowdfl import errors
 from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.leaves import leaves_of
-from crowdfl.crypto.sealing import ReaderKey, SigningKey, verify
+from crowdfl.crypto.sealing import ReaderKey
+from crowdfl.crypto.signing import SigningKey, verify
 from crowdfl.protocols.claims import (
     Beside,
     ClaimsCsp,

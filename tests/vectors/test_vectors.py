@@ -17,7 +17,8 @@ from crowdfl.crypto.paillier.packing import Packing
 from crowdfl.crypto.paillier.pctd import Ciphertext, KeyShare, PartialDecryption, PrivateKey, PublicKey
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector, combine, signed_values
 from crowdfl.crypto.public_coins import public_permutation, public_stream
-from crowdfl.crypto.sealing import ReaderKey, SigningKey, seal_to
+from crowdfl.crypto.sealing import ReaderKey, seal_to
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.envelope import Envelope
 from crowdfl.documents.invitations import EnrolmentRequest, Invitation, Ticket, admitted
 from crowdfl.documents.signed import participant_name

@@ -72,7 +72,7 @@ class ConsoleWorld(ObservedWorld):
         sp = self.sp
         parts = UnfinishedUploads(data / "incoming")
         own = sp.store, sp.ports.bundles, self.clock, sp.blobs, sp.ports.guard, parts
-        retention = SpRetention(*own, signing=self.receipts, forget=sp.aggregators.drop)
+        retention = SpRetention(*own, forget=sp.aggregators.drop)
         given = SpParts(sp, retention, self.tokens["sp"][0], self.breakers, data, self.settings)
         for place, assets in reversed(page_assets("console", "/console").items()):
             if place != "/console":

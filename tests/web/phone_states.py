@@ -45,7 +45,12 @@ DEFINITION: Campaign = {
     },
     "plan": dict(PlanSettings(every="day at 18:00 Europe/Berlin", closes="deadline")),
     "payer": "9c1e4f0a2b3d5c6e" * 4,
-    "training": {"labels": ["walking", "sitting", "climbing stairs"], "channels": 6, "window": 100, "hertz": 50.0},
+    "training": {
+        "labels": ["walking", "sitting", "climbing stairs"],
+        "channels": 6,
+        "window_samples": 100,
+        "hertz": 50.0,
+    },
 }
 PAY_TO = {"asked": True, "kinds": ["email", "iban", "text"], "kind": None, "to": None, "state": "none"}
 PAY_TO |= {"fingerprint": "9c1e4f0a2b3d5c6e"}

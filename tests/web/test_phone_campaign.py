@@ -31,7 +31,7 @@ TRAINING: dict[str, Any] = {
     "learner": "softmax",
     "labels": list(LABELS),
     "channels": 6,
-    "window": 50,
+    "window_samples": 50,
     "epochs": 5,
     "rate": 0.1,
     "seed": 7,

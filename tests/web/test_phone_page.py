@@ -582,7 +582,7 @@ WAVES = [
 ]
 
 
-SHORT = {"window": 10, "gap": 0, "held_out": 0.5}  # two seconds of each activity
+SHORT = {"window_samples": 5, "held_out": 0.5}  # two seconds of each activity
 
 
 def record(page, name="Record sitting"):
@@ -603,7 +603,7 @@ def hold(page):
 @pytest.mark.parametrize("channels", [3, 6])
 def test_sensors_become_a_recording_at_their_rate(show, shoot, channels):
     """In g and 2 rad/s, with the browser's times; kept bit by bit, whole at the end, without its first and last seconds."""
-    long = {"channels": channels, "gap": 3000}  # it must not end by itself on a busy machine
+    long = {"channels": channels, "window_samples": 1500}  # it must not end by itself on a busy machine
     page = show([JOINED | {"definition": definition(training=long)}], f"#/record/{TASK}")
     sensors = motion.Motion(page)
     sensors.show(FINAL)
@@ -624,7 +624,7 @@ def test_sensors_become_a_recording_at_their_rate(show, shoot, channels):
     tolerance = motion.RESOLUTION / motion.STANDARD_GRAVITY
     wanted = pytest.approx([0.5, 0.0, 1.0, 0.5, 0.0, -1.0][:channels], abs=tolerance)
     assert any(recording["signal"][at : at + channels] == wanted for at in range(0, len(recording["signal"]), channels))
-    expect(page.get_by_text(f"{math.floor(recording['seconds'])} of 208 s")).to_be_visible()
+    expect(page.get_by_text(f"{math.floor(recording['seconds'])} of 201 s")).to_be_visible()
 
 
 BESIDE = """() => {

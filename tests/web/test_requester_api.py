@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crowdfl.cli.task.views import template
+from crowdfl.cli.task.template import template
 from crowdfl.disclosures import learnt_in
 from crowdfl.documents.invitations import Ticket
 from crowdfl.documents.links import read_link
@@ -71,7 +71,7 @@ def test_the_form_has_every_setting_and_the_page_words_for_each():
         assert {one["name"] for one in own} == set(settable(model)) - SECTIONS.keys() - OWN_SETTINGS.keys() - {"texts"}
     kinds = {f"{one['section']}.{one['name']}": one["kind"] for one in found}
     assert kinds["settings.window"] == "number"
-    assert kinds["training.window"] == "whole"
+    assert kinds["training.window_samples"] == "whole"
     assert kinds["settings.budget"] == "money"
     assert kinds["training.standardise"] == kinds["training.scale_inputs"] == "flag"
     assert kinds["settings.server_step"] == kinds["training.features"] == "choice"
@@ -96,15 +96,15 @@ def test_a_start_says_what_the_command_line_says_of_the_same_task(browser, tmp_p
 
 def test_what_is_typed_becomes_what_a_task_file_holds():
     typed = small_values(
-        settings={"clip": "16", "late": "1.5", "mask_bits": "", "pay": ""},
-        training={"hidden": "64, 32", "learner": "network"},
+        settings={"clip": "16", "late": "1.5", "pay": ""},
+        training={"layers": "64\nrelu\n32", "learner": "network"},
     )
     found = contents(typed)
     assert found["settings"]["clip"] == 16
     assert isinstance(found["settings"]["clip"], int)
     assert found["settings"]["late"] == "1.5 s"
-    assert not {"mask_bits", "pay", "distance_floor"} & {*found["settings"], *found["shares"]}
-    assert found["training"]["hidden"] == [64, 32]
+    assert not {"mask_bits", "pay"} & {*found["settings"], *found["shares"]}
+    assert found["training"]["layers"] == [64, "relu", 32]
     assert found["training"]["labels"][:2] == ["PEN", "ABD"]
     assert found["training"]["standardise"] is False
 
@@ -132,7 +132,7 @@ def test_sensors_and_questions_are_typed_in_lines_and_shown_as_they_were():
         ({"task": {"claim_window": "soon"}}, "task.claim_window", "'soon'"),
         ({"training": {"labels": ""}}, "training.labels", "missing"),
         ({"training": {"labels": "a\na"}}, "training.labels", "different strings"),
-        ({"training": {"hidden": "32, many"}}, "training.hidden", "a list of whole numbers"),
+        ({"training": {"learner": "mine"}}, "training.learner", "package.module:Class"),
         ({"training": {"rate": "-1"}}, "training.rate", "above 0"),
         ({"settings": {"profile": "shares", "roundz": "3"}}, "settings.rounds", "unknown setting `roundz`"),
     ],
@@ -325,7 +325,7 @@ def test_an_invitation_to_what_phones_cannot_compute_is_a_file_alone(browser):
 
 
 def test_the_form_says_that_phones_cannot_take_part(browser):
-    layers = {"learner": "network", "layers": "conv 4 5\nlinear 7", "features": "flat"}
+    layers = {"learner": "network", "layers": "conv 4 5\nrelu", "features": "flat"}
     warnings = browser.post("explain", {"values": small_values(training=layers)}).json()["explanation"]["warnings"]
     assert warnings[-1] == "no phones: the task trains a convolutional network, which the page cannot"
     spectral = {"learner": "softmax", "features": "spectral", "scale_inputs": True, "proximal": "0.1"}
@@ -493,7 +493,7 @@ def test_every_start_is_a_whole_form():
     assert start_values({})["settings"]["profile"] == "shares"
 
 
-@pytest.mark.parametrize("change", [{"target": "value"}, {"learner": "own"}, {"learner": "module", "module": "a:B"}])
+@pytest.mark.parametrize("change", [{"target": "value"}, {"learner": "functions"}, {"learner": "a:B"}])
 def test_values_and_code_of_others_are_left_to_the_command_line(change):
     """Which says how well they do, and runs code that its user names. A loss of its own does not matter any more."""
     training = {"labels": ["pace"], "channels": 3}

@@ -57,7 +57,7 @@ TRAINING: dict[str, Any] = {
     "labels": list(LABELS),
     "channels": 3,
     "hertz": 25.0,
-    "window": 25,
+    "window_samples": 25,
     "epochs": 2,
     "rate": 0.1,
 }

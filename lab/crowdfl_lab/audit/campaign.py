@@ -21,7 +21,7 @@ from crowdfl.learning.datasets.supplied import Synthetic
 from crowdfl.learning.features import Inputs, features
 from crowdfl.learning.models.learner import Learner, Training, batches
 from crowdfl.learning.models.softmax import SoftmaxLearner
-from crowdfl.learning.models.torch_models import TorchLearner, mlp
+from crowdfl.learning.models.torch_models import TorchLearner, with_last
 from crowdfl.protocols.shares.reference import LONGEST, OPPOSED
 from crowdfl.protocols.shares.shape import widths_of
 from crowdfl.settings import TaskSettings
@@ -122,7 +122,7 @@ class Campaign:
         inputs = crowd.held_out.inputs.shape[1]
         self.learner: Learner = SoftmaxLearner(inputs, crowd.label_count)
         if settings.hidden:
-            self.learner = TorchLearner(inputs, mlp([settings.hidden], crowd.label_count), seed=settings.seed)
+            self.learner = TorchLearner(inputs, with_last([settings.hidden], crowd.label_count), seed=settings.seed)
         self.start = self.learner.shape.flat(self.learner.weights())
         self.training = Training(settings.epochs, settings.batch, settings.rate, settings.seed)
         self.first = self.trained(self.start, 1, self.drawn[: settings.honest])

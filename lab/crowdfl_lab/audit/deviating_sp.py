@@ -22,12 +22,14 @@ import numpy as np
 
 from crowdfl.crypto.blocks import Block, to_ints
 from crowdfl.crypto.coins import Coins
+from crowdfl.crypto.commitment import commit
 from crowdfl.crypto.compute import Backend, Kernel, Progress
 from crowdfl.crypto.paillier.kernels import PowEach
 from crowdfl.crypto.paillier.packing import Packing
 from crowdfl.crypto.paillier.vector import CipherVector
 from crowdfl.crypto.randomness import SEED_BYTES
-from crowdfl.crypto.sealing import SigningKey, commit, seal_to
+from crowdfl.crypto.sealing import seal_to
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import BadSignature, ClaimRefused, OutOfTurn, RewardOutOfRange, RoundEnded, WrongAmount
 from crowdfl.protocols.claims import Claim, RewardEnvelope, reward_context, reward_statement, within_budget
 from crowdfl.protocols.common.paid import MaskSeed

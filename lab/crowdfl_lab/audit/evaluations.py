@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import CrowdFLError
 from crowdfl.flower.admission import AGREED, ARRAYS, CONFIG, TRAINING, Agreed, kept_digest, shown_to_app, shown_to_query

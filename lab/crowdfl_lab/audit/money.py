@@ -29,10 +29,10 @@ from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.hardened.profile import HardenedParticipant
 from crowdfl.protocols.hardened.shape import reward_widths
 from crowdfl.reasons import Reason
+from crowdfl.roles.csp_retention import CspRetention
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.restored import mark_restored_sp, reconcile
-from crowdfl.roles.retention import CspRetention
 from crowdfl.roles.sp.retention import NoParts, SpRetention
 from crowdfl.settings import DAY
 from crowdfl.simulation.host import Host

@@ -28,11 +28,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from rich.console import Console
 from rich.padding import Padding
 
-from crowdfl.cli.task.views import code_in_letters
+from crowdfl.cli.task.links import code_in_letters
 from crowdfl.documents.links import phone_page
 from crowdfl.durations import duration
 from crowdfl.errors import CrowdFLError, SettingsError
-from crowdfl.roles.participant.agent import event_words
+from crowdfl.roles.participant.event_words import event_words
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS
 from crowdfl.services.client.opening import RequesterFile, link_of
 from crowdfl.services.http.tls import CertificateFiles, is_loopback, renew_certificate
@@ -49,7 +49,7 @@ _TASK = {
     "readers": "Whoever runs this demonstration reads the last average; every participant reads the others.",
     "min_participants": LEAST_PARTICIPANTS,
     **{"max_norm": 20.0, "lanes": 256, "budget": "6.00", "late": "30 s"},
-    **{"hidden": [16], "channels": 3, "labels": ACTIVITIES, "epochs": 10},
+    **{"layers": [16], "channels": 3, "labels": ACTIVITIES, "epochs": 10},
 }
 _FILE = "/crowdfl-demo.crt"
 _STEPS = {

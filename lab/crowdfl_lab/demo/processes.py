@@ -18,7 +18,7 @@ from typing import Any
 
 from rich.console import Console
 
-from crowdfl.cli.task.views import task_text
+from crowdfl.cli.task.template import task_text
 from crowdfl.errors import ServiceUnavailable, SettingsError
 
 _PROGRAM = (sys.executable, "-m", "crowdfl")

@@ -16,6 +16,7 @@ from rich.console import Console
 from crowdfl.durations import duration
 from crowdfl.errors import SettingsError
 from crowdfl.retry import Backoff
+from crowdfl.settings import UNTIL_PUBLISHED
 from crowdfl_lab.demo.both import HARDENED_LANES, BothRounds, both_words, play_both
 from crowdfl_lab.demo.finished import SERVERS, FinishedCampaign, KeySight, are_erased
 from crowdfl_lab.demo.motion import SMALL_DATA, SMALL_LABELS, write_small
@@ -50,7 +51,12 @@ _PLANS = {
     "shares": _Plan({"max_norm": 20.0}),
     "hardened": _Plan({"lanes": HARDENED_LANES}),
     # A division for each weight, and a product for each weight and person: 20 weights are what a demo has time for.
-    "paper": _Plan({"rounds": 2, "channels": 1, "labels": SMALL_LABELS, "learner": "softmax"}, 7, 2, is_small=True),
+    "paper": _Plan(
+        {"rounds": 2, "channels": 1, "labels": SMALL_LABELS, "learner": "softmax", "late": UNTIL_PUBLISHED},
+        7,
+        2,
+        is_small=True,
+    ),
 }
 
 

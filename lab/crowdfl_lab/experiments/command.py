@@ -15,9 +15,10 @@ from crowdfl_lab.experiments.counted import TABLE_4, TABLE_5, TABLE_6
 from crowdfl_lab.experiments.experiment import Bench, Experiment, Size
 from crowdfl_lab.experiments.experiment import reproduce as run_experiments
 from crowdfl_lab.experiments.federated import PROFILES, named_data
+from crowdfl_lab.experiments.figure7 import FIG_7
 from crowdfl_lab.experiments.private import MEMBERSHIP, PRIVACY
 from crowdfl_lab.experiments.rewards import FIG_4
-from crowdfl_lab.experiments.times import FIG_5, FIG_6, FIG_7
+from crowdfl_lab.experiments.times import FIG_5, FIG_6
 from crowdfl_lab.report.output import print_result
 from crowdfl_lab.report.results import Result
 

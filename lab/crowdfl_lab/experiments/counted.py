@@ -47,7 +47,8 @@ from crowdfl_lab.experiments.experiment import (
     remarks,
     table_of,
 )
-from crowdfl_lab.experiments.made_up import MadeUpSettings, MadeUpTask, Ppfdl, made_up_models
+from crowdfl_lab.experiments.made_up import MadeUpSettings, MadeUpTask, made_up_models
+from crowdfl_lab.experiments.ppfdl import Ppfdl
 from crowdfl_lab.recorder import RoundRecorder
 from crowdfl_lab.report.plots import Canvas, Picture, bars, panels
 from crowdfl_lab.report.results import ResultTable
@@ -284,7 +285,7 @@ def _dropout_points(settings: DropoutSettings) -> Points:
 def _late_upload(settings: DropoutSettings, profile: str, parameters: int, bench: Bench) -> Records:
     """Everyone but one is in; the last one's bytes come again. `paper` has published by then and divides anew."""
     heard, people = RoundRecorder(), settings.participants
-    task = MadeUpTask(settings, bench, people, parameters, heard, profile=profile, lanes=0, late=600.0)
+    task = MadeUpTask(settings, bench, people, parameters, heard, profile=profile, lanes=0)
     uploads, costs = task.uploads, task.parties.sp.party.costs
     *early, late = uploads
     round_ = task.parties.open(1)

@@ -27,7 +27,7 @@ from crowdfl.learning.datasets.sources import open_crowd
 from crowdfl.learning.evaluation import Scores, scores
 from crowdfl.learning.features import Inputs, features, scaled
 from crowdfl.learning.models.learner import Training
-from crowdfl.learning.models.torch_models import TorchLearner, mlp
+from crowdfl.learning.models.torch_models import TorchLearner, with_last
 from crowdfl.learning.oracle import fedavg
 from crowdfl.learning.server_steps import PlainStep
 from crowdfl.protocols.capabilities import FollowsModel
@@ -144,7 +144,7 @@ class LearningCrowd:
         return np.concatenate([one.inputs for one in self.fed]), np.concatenate([one.labels for one in self.fed])
 
     def learner(self) -> TorchLearner:
-        layers = mlp([self.settings.hidden], len(self.label_names))
+        layers = with_last([self.settings.hidden], len(self.label_names))
         return TorchLearner(self.fed[0].inputs.shape[1], layers, seed=self.settings.seed)
 
     def training(self) -> Training:

@@ -1,4 +1,4 @@
-"""Figure 4, weights against distances and rewards against weights in rounds 2 and 4; and figure 7(a), everyone's rewards.
+"""Figure 4: weights against distances, then rewards against weights, in rounds 2 and 4.
 
 From encrypted runs that pay a budget in every round, one of each profile. No party may see distances and weights, and no
 message carries them: they are opened by the experiment, which plays both servers. In `paper` and `hardened` it holds both
@@ -49,8 +49,7 @@ from crowdfl_lab.experiments.federated import (
     federated,
     load_crowd,
 )
-from crowdfl_lab.report.plots import Canvas, Picture, Series, bars, lines, panels
-from crowdfl_lab.report.results import ResultTable
+from crowdfl_lab.report.plots import Canvas, Picture, Series, lines, panels
 
 _ROUNDS = (2, 4)
 _NAMES = ("distance", "weight", "reward")
@@ -183,7 +182,7 @@ def _present(settings: PaidSettings, found: Found) -> Part:
         caption = f"Weights against distances, rewards against weights: {run.profile}"
         draw = partial(_draw, rows=rows, rounds=settings.shown)
         picture = Picture(f"fig4-{run.profile}", caption, draw, (9.0, 7.0))
-        said = _found_remarks(settings, run, rows) + _paid_remarks(settings, run, rows)
+        said = _found_remarks(settings, run, rows) + paid_remarks(settings, run, rows)
         part += Part(rows, (table,), (picture,), said)
     return part
 
@@ -207,7 +206,7 @@ def _found_remarks(settings: PaidSettings, run: ProfileRun, rows: Records) -> tu
     return remarks("fig4 run", settings, run=run, first=first, second=second, begin=begin, end=end, **words)
 
 
-def _paid_remarks(settings: PaidSettings, run: ProfileRun, rows: Records) -> tuple[str, ...]:
+def paid_remarks(settings: PaidSettings, run: ProfileRun, rows: Records) -> tuple[str, ...]:
     """How the encrypted values stand to those in the clear, and who saw them."""
     off = {
         name: max(abs(number(r, name) / (number(r, f"{name} in the clear") or 1) - 1) for r in rows)
@@ -227,44 +226,6 @@ def _draw(figure: Canvas, rows: Records, rounds: tuple[int, int]) -> None:
             series[name] = Series(across, up, style=mark, colour=colour)
         label = "distance to the average" if x == "distance" else x
         lines(axes, series, xlabel=label, ylabel=y, title=f"round {n}")
-
-
-def reward_part(settings: PaidSettings, found: Found) -> Part:
-    """Figure 7(a), of each profile."""
-    part = Part([], remarks=remarks("fig7a", settings))
-    for run in settings.chosen:
-        part += _rewards_of(settings, run, found[run])
-    return part
-
-
-def _rewards_of(settings: PaidSettings, run: ProfileRun, rows: Records) -> Part:
-    """Does who earns much in the first round earn more in the last? Counted, for the paper says so."""
-    people = sorted({str(row["participant"]) for row in rows}, key=lambda who: (len(who), who))
-    numbers = range(1, settings.learn.rounds + 1)
-    by_round = {(str(row["participant"]), row["round"]): row for row in rows}
-    earned, clear = (
-        {who: [number(by_round[who, n], name) for n in numbers] for who in people}
-        for name in ("reward", "reward in the clear")
-    )
-    cells = [(who, *earned[who], sum(earned[who]), sum(clear[who])) for who in people]
-    shown = tuple((who, *(f"{value:.6f}" for value in values)) for who, *values in cells)
-    columns = ("participant", *(f"round {n}" for n in numbers), "sum", "sum in the clear")
-    title = f"`{run.profile}`: rewards as everyone opened its own, {settings.budget} a round"
-
-    def draw(figure: Canvas) -> None:
-        (axes,) = panels(figure, 1)
-        axes.plot(range(len(people)), [sum(values) for values in clear.values()], "kx", label="sum, in the clear")
-        rounds = {f"round {n}": [values[n - 1] for values in earned.values()] for n in numbers}
-        places = [str(place) for place in range(1, len(people) + 1)]
-        bars(axes, places, rounds, stacked=True, xlabel="participant", ylabel="reward")
-
-    even = float(settings.budget) / len(earned)
-    above = [values for values in earned.values() if values[0] > even]
-    below = [values for values in earned.values() if values[0] <= even]
-    grew, shrank = sum(v[-1] > v[0] for v in above), sum(v[-1] < v[0] for v in below)
-    said = remarks("fig7a run", settings, run=run, above=len(above), grew=grew, below=len(below), shrank=shrank)
-    picture = Picture(f"fig7a-{run.profile}", f"(a) Rewards of every participant: {run.profile}", draw)
-    return Part(rows, (ResultTable(title, columns, shown),), (picture,), said + _paid_remarks(settings, run, rows))
 
 
 _FULL = PaidSettings(

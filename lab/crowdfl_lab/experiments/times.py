@@ -1,4 +1,4 @@
-"""Figures 5, 6 and 7: how long training, encrypting, averaging, decrypting and rewards take; and everyone's rewards.
+"""Figures 5 and 6: how long training, encrypting, averaging and decrypting take.
 
 Against the number of parameters and of participants. Every scheme computes on the same backend, with the fixed-base table of
 its key made beforehand. Encrypting and decrypting are one participant's; averaging and rewards are both servers' work
@@ -6,7 +6,7 @@ together. `small` reads with lambda_p = 2, which the paper proposes and which is
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from typing import Any
@@ -17,7 +17,7 @@ from crowdfl.crypto.blocks import to_ints
 from crowdfl.crypto.paillier.pctd import FreshRandomizers, KeyShare
 from crowdfl.crypto.paillier.vector import combine
 from crowdfl.learning.models.learner import Training
-from crowdfl.learning.models.torch_models import TorchLearner, mlp
+from crowdfl.learning.models.torch_models import TorchLearner, with_last
 from crowdfl.protocols.capabilities import FollowsModel
 from crowdfl.protocols.common.keyed import keyed_party
 from crowdfl.protocols.exchange import ask_directly, run_exchange
@@ -39,8 +39,8 @@ from crowdfl_lab.experiments.experiment import (
     remarks,
     table_of,
 )
-from crowdfl_lab.experiments.made_up import MadeUpSettings, MadeUpTask, Ppfdl, made_up_models
-from crowdfl_lab.experiments.rewards import FIG_4, PaidSettings, paid_points, reward_part
+from crowdfl_lab.experiments.made_up import MadeUpSettings, MadeUpTask, made_up_models
+from crowdfl_lab.experiments.ppfdl import Ppfdl
 from crowdfl_lab.report.plots import Axes, Canvas, Picture, Series, lines, panels
 from crowdfl_lab.timing import timed, timed_call, turns
 
@@ -196,7 +196,7 @@ def _training_point(settings: ClockSettings, hidden: int) -> ExperimentPoint:
         inputs = generator.normal(size=(_WINDOWS, _INPUTS)).astype(np.float32)
         labels = generator.integers(0, _LABELS, _WINDOWS)
         training = Training(epochs=30, batch=50, rate=0.001, seed=settings.seed)
-        learner = TorchLearner(_INPUTS, mlp([hidden], _LABELS), seed=settings.seed)
+        learner = TorchLearner(_INPUTS, with_last([hidden], _LABELS), seed=settings.seed)
         average = learner.weights()
 
         def again() -> None:
@@ -297,13 +297,13 @@ def _fig5_points(settings: ClockSettings) -> Points:
     return {hidden: _training_point(settings, hidden) for hidden in settings.hidden} | dict(clock_points(settings))
 
 
-def _clocked(settings: ClockSettings, found: Found) -> Records:
+def clocked(settings: ClockSettings, found: Found) -> Records:
     return joined(found[key] for key in clock_points(settings))
 
 
 def _present_fig5(settings: ClockSettings, found: Found) -> Part:
     trained = joined(found[hidden] for hidden in settings.hidden)
-    sweeps = Sweeps(settings, _clocked(settings, found), ("encrypt",))
+    sweeps = Sweeps(settings, clocked(settings, found), ("encrypt",))
 
     def draw(canvas: Canvas) -> None:
         left, right = panels(canvas, 2)
@@ -322,7 +322,7 @@ def _present_fig5(settings: ClockSettings, found: Found) -> Part:
 
 
 def _present_fig6(settings: ClockSettings, found: Found) -> Part:
-    sweeps = Sweeps(settings, _clocked(settings, found), ("average", "decrypt", "decrypt, small"))
+    sweeps = Sweeps(settings, clocked(settings, found), ("average", "decrypt", "decrypt, small"))
 
     def draw(canvas: Canvas) -> None:
         left, middle, right = panels(canvas, 3)
@@ -339,35 +339,6 @@ def _present_fig6(settings: ClockSettings, found: Found) -> Part:
     return sweeps.part("fig6", picture, **ratios)
 
 
-@dataclass(frozen=True)
-class RewardSettings:
-    """The run of figure 4 and the sweeps of figures 5 and 6."""
-
-    paid: PaidSettings = field(default_factory=PaidSettings)
-    clock: ClockSettings = field(default_factory=ClockSettings)
-
-
-def _fig7_points(settings: RewardSettings) -> Points:
-    return {**paid_points(settings.paid), **clock_points(settings.clock)}
-
-
-def _present_fig7(settings: RewardSettings, found: Found) -> Part:
-    sweeps = Sweeps(settings.clock, _clocked(settings.clock, found), ("average", "reward"))
-
-    def draw(canvas: Canvas) -> None:
-        for axes, over in zip(panels(canvas, 2), ("participants", "parameters"), strict=True):
-            sweeps.draw(axes, "reward", over)
-
-    both = sweeps.times([("paper", "average"), ("paper", "reward")], ("PPFDL", "average"))
-    picture = Picture("fig7b", "(b) Time of the rewards", draw)
-    return reward_part(settings.paid, found) + sweeps.part("fig7b", picture, both=both)
-
-
-def _change_both(name: str, settings: RewardSettings, value: Any) -> RewardSettings:  # noqa: ANN401 -- any option's
-    clock = _TIMED[name](settings.clock, value) if name in _TIMED else settings.clock
-    return replace(settings, paid=FIG_4.options[name](settings.paid, value), clock=clock)
-
-
 _FULL = ClockSettings()
 _QUICK = ClockSettings(
     hidden=(10, 50), hardened=(566, 2_776), shares=(2_776, 13_856), paper=(2, 5), ppfdl=(1, 2), crowds=(5, 10)
@@ -381,15 +352,4 @@ FIG_5 = Experiment(
 )
 FIG_6 = Experiment(
     "fig6", "Figure 6: averaging and decrypting", clock_points, _present_fig6, _FULL, _QUICK, options=_TIMED
-)
-FIG_7 = Experiment(
-    "fig7",
-    "Figure 7: rewards and their time",
-    _fig7_points,
-    _present_fig7,
-    RewardSettings(FIG_4.full, _FULL),
-    RewardSettings(FIG_4.quick, _QUICK),
-    "mixed",
-    RewardSettings(FIG_4.quick, _FULL),
-    options={name: partial(_change_both, name) for name in FIG_4.options},
 )

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from crowdfl_lab.experiments.federated import Keys, LearnSettings, ProfileRun
+from crowdfl_lab.experiments.figure7 import FIG_7, RewardSettings
 from crowdfl_lab.experiments.rewards import FIG_4, PaidSettings
-from crowdfl_lab.experiments.times import FIG_5, FIG_6, FIG_7, ClockSettings, RewardSettings, Sweeps, clock_points
+from crowdfl_lab.experiments.times import FIG_5, FIG_6, ClockSettings, Sweeps, clock_points
 from lab_tests.experiments.running import KEY, run, text_of
 
 CLOCK = ClockSettings(

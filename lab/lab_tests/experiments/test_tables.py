@@ -7,7 +7,8 @@ from tests.protocols.driving import converse
 from crowdfl.crypto.compute import Threads
 from crowdfl.protocols.hardened.manifest import HardenedUpload
 from crowdfl_lab.experiments.counted import TABLE_4, TABLE_5, TABLE_6
-from crowdfl_lab.experiments.made_up import Ppfdl, made_up_models
+from crowdfl_lab.experiments.made_up import made_up_models
+from crowdfl_lab.experiments.ppfdl import Ppfdl
 from lab_tests.experiments.running import KEY, run, text_of, tiny
 
 # What our counts exceed the paper's formulas by, for n participants: lab/docs/costs.md says why.

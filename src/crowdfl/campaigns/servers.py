@@ -21,7 +21,7 @@ from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.defining import defined
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS
 from crowdfl.roles.requester import Requester
-from crowdfl.settings import TaskOptions, TaskSettings, option_words
+from crowdfl.settings import FUNCTIONS, TORCH_FUNCTIONS, TaskOptions, TaskSettings, option_words
 from crowdfl.simulation.arguments import require_arguments
 from crowdfl.simulation.result import SimulationResult
 from crowdfl.storage.model_files import initial_model
@@ -107,9 +107,9 @@ class Servers:
             raise SettingsError(f"`{missing[0]}` is missing: whoever is invited reads it before joining")
         model = initial_model(initial)
         form = None if model is None else ModelForm.of(model, personalize)
-        if form is not None and found.get("training", OF_FUNCTIONS).get("learner") == "own":
+        if form is not None and found.get("training", OF_FUNCTIONS).get("learner") in (FUNCTIONS, TORCH_FUNCTIONS):
             about = dict(OF_FUNCTIONS) | found.get("training", {})
-            given["training"] = about | ({"form": "torch"} if form.is_torch else {})
+            given["training"] = about | ({"learner": TORCH_FUNCTIONS} if form.is_torch else {})
         if form is None and "training" not in given:
             raise SettingsError("`initial` is missing: the model that everyone starts from, as `simulate` takes it")
         arrays = None if form is None else dict(zip(form.shape.names, form.arrays(model, _FINITE), strict=True))

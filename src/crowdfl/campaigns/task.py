@@ -23,7 +23,7 @@ from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.profile import Audience
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.requester import Campaign, Requester
-from crowdfl.settings import from_millionths, to_millionths
+from crowdfl.settings import TORCH_FUNCTIONS, from_millionths, to_millionths
 
 ENDED = ("finished", "cancelled", "settled")
 _PAYMENT = "all-rounds"  # one name: the same payment, however often it is announced
@@ -95,7 +95,9 @@ class Task:
         personalize: Sequence[str] = (),
     ) -> None:
         self.servers, self._definition = servers, definition
-        self._form = form or dictionary_form(definition.shape, torch=definition.training.get("form") == "torch")
+        self._form = form or dictionary_form(
+            definition.shape, torch=definition.training.get("learner") == TORCH_FUNCTIONS
+        )
         self._start, self._initial, self._personalize = start, initial, tuple(personalize)
         self._history: dict[int, TaskRound] = {}
         self._lock = threading.Lock()

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from crowdfl.cli.output import Json, Module, OwnLearnerName, show, tell_code
+from crowdfl.cli.output import Json, OwnLearnerName, show, tell_code
 from crowdfl.cli.waiting import waiting
 from crowdfl.errors import SettingsError
 from crowdfl.learning.datasets.sources import each_person
@@ -37,14 +37,13 @@ def evaluate(
         list[str] | None,
         typer.Option("--except", help="But not on these, such as the people who took part: npz:FILE#2,#5. Repeatable."),
     ] = None,
-    module: Module = None,
     learner: OwnLearnerName = None,
     as_json: Json = False,
 ) -> None:
     """Show how well a model does: accuracy and scores of each class and the confusion matrix, or the errors of values."""
-    tell_code(module, learner)
+    tell_code(learner)
     with waiting("loading the model and the data", quiet=as_json):
-        recipe, model_learner = _loaded(model, module, learner)
+        recipe, model_learner = _loaded(model, learner)
         people = _people(data, left_out or ())
         result = evaluated(recipe, model_learner, {spec: load_samples(spec, recipe) for spec in people})
     tables = [_each_table(result["each"])] if len(people) > 1 else []
@@ -82,14 +81,13 @@ def _each_table(each: Mapping[str, Mapping[str, float]]) -> Table:
 def predict(
     model: _Model,
     data: Annotated[str, typer.Option(help=f"Of what: {_WHICH}.")],
-    module: Module = None,
     learner: OwnLearnerName = None,
     as_json: Json = False,
 ) -> None:
     """Show which label each window gets, and its probability; or its values."""
-    tell_code(module, learner)
+    tell_code(learner)
     with waiting("loading the model and the data", quiet=as_json):
-        recipe, model_learner = _loaded(model, module, learner)
+        recipe, model_learner = _loaded(model, learner)
         samples = load_samples(data, recipe)
         names = recipe.labels
         predicted = predicted_by(recipe, model_learner, samples)
@@ -134,10 +132,10 @@ def class_table(
     return table
 
 
-def _loaded(path: Path, module: str | None, learner: str | None) -> tuple[Recipe, Learner]:
+def _loaded(path: Path, learner: str | None) -> tuple[Recipe, Learner]:
     """A model that is not trained any more needs no loss, so that an own one need not be named."""
     definition, arrays = read_model(path)
     recipe = Recipe.of(definition.training).changed(loss=None)
-    made = recipe.make_learner(module, learner=learner)
+    made = recipe.make_learner(learner)
     made.load(arrays)
     return recipe, made

@@ -111,14 +111,11 @@ def show_event(what: str, details: Mapping[str, Any]) -> None:
     typer.echo(json.dumps({"event": what, **details}))
 
 
-Module = Annotated[
-    str | None, typer.Option(help="The task's own torch module, which you agree to run: package.module:Class.")
-]
 OwnLearnerName = Annotated[
     str | None,
     typer.Option(
         "--learner",
-        help="The task's own learner, which you agree to run: package.module:Class, found in this folder or installed.",
+        help="The task's own code, which you agree to run: package.module:Class, found in this folder or installed.",
     ),
 ]
 OwnLossName = Annotated[

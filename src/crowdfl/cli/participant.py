@@ -10,11 +10,12 @@ from typing import Annotated, Any
 
 import typer
 
-from crowdfl.cli.output import JsonLines, Module, OwnLearnerName, OwnLossName, clean, show, show_event, tell_code
+from crowdfl.cli.output import JsonLines, OwnLearnerName, OwnLossName, clean, show, show_event, tell_code
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import SettingsError
 from crowdfl.learning.training import LocalTrainer
-from crowdfl.roles.participant.agent import Agent, event_words
+from crowdfl.roles.participant.agent import Agent
+from crowdfl.roles.participant.event_words import event_words
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS, Participant
 from crowdfl.services.client.opening import home_of, invited, read_invitation
 from crowdfl.settings import from_millionths, money_words
@@ -95,7 +96,6 @@ def run(  # noqa: PLR0913, PLR0917 -- each is an option
     language: _Language = "",
     least_participants: _Least = None,
     as_json: JsonLines = False,
-    module: Module = None,
     learner: OwnLearnerName = None,
     loss: OwnLossName = None,
     claim: Annotated[bool, typer.Option(help="Claim the rewards once the task has ended.")] = True,
@@ -109,8 +109,8 @@ def run(  # noqa: PLR0913, PLR0917 -- each is an option
         agent = Agent(person, time.sleep)
         definition = agent.look()
         _ask(person, definition, agreed=yes or agent.has_joined, as_json=as_json)
-        tell_code(module, learner, loss)
-        trainer = LocalTrainer(data, definition.training, module, learner=learner, loss=loss)
+        tell_code(learner, loss)
+        trainer = LocalTrainer(data, definition.training, learner, loss=loss)
         agent.take_part(definition, trainer, read_invitation(invitation).invitation, claim=claim)
 
 

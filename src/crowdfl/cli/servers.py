@@ -6,7 +6,7 @@ What an operator sees and does works on the role's own store and folder, whether
 import datetime
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -16,12 +16,15 @@ import typer
 
 from crowdfl.cli.output import Json, SettingsPath, show, write_rows
 from crowdfl.crypto.backends import BACKENDS
-from crowdfl.errors import SettingsError, TaskNotEnded
+from crowdfl.errors import SettingsError, TaskNotEnded, TaskUnreadable
 from crowdfl.roles.csp import REFUSED, extend_claims, refuse_task
+from crowdfl.roles.csp_retention import CspRetention
+from crowdfl.roles.kgc_retention import KgcRetention
+from crowdfl.roles.ports import TaskStore
 from crowdfl.roles.records import EndedBy, StoredTask, Tombstone
 from crowdfl.roles.restored import forgotten_payments
 from crowdfl.roles.restored import reconcile as reconcile_money
-from crowdfl.roles.retention import OVER, CspRetention, KgcRetention
+from crowdfl.roles.retention import OVER
 from crowdfl.roles.sp.claims import resolve_dispute
 from crowdfl.roles.sp.core import LedgerPorts
 from crowdfl.roles.sp.money import Deposits, resolve_payment
@@ -31,6 +34,7 @@ from crowdfl.roles.sp.operator import (
     Row,
     forgotten_rows,
     held_of,
+    held_rows,
     payment_rows,
     require_reason,
     retry_round,
@@ -70,7 +74,7 @@ def task_app(model: type[ServiceSettings]) -> typer.Typer:
     @app.command("list", help="Show every task, its state, and what it waits for.")
     def _list(settings: SettingsPath, as_json: Json = False) -> None:
         with _opened(model, settings) as desk:
-            rows = [desk.row(stored) for stored in desk.retention.store.tasks()]
+            rows = task_rows(desk)
         if as_json or rows:
             show(rows, "\n".join("\t".join(map(_plain, row.values())) for row in rows), as_json=as_json)
 
@@ -116,6 +120,20 @@ def task_app(model: type[ServiceSettings]) -> typer.Typer:
             )
 
     return app
+
+
+def task_rows(desk: "OperatorActions | PeerDesk") -> list[Row]:
+    """One for each task; of those that cannot be read, why."""
+    rows: list[Row] = []
+    store: TaskStore = desk.retention.store
+    for stored in store.tasks():
+        with suppress(TaskUnreadable):  # it is among the others then
+            rows.append(desk.row(stored))
+    for one in store.unreadable():
+        blank = dict.fromkeys(rows[0]) if rows else {}
+        waits = f"a version that can read it: {one.why}. Its money is held"
+        rows.append(blank | {"task": one.task, "state": f"{one.state}, unreadable", "waits_for": waits})
+    return rows
 
 
 @contextmanager
@@ -241,10 +259,13 @@ def payouts(
     """Show who is owed how much, and whether it is pending, running, paid or unknown: CSV, or JSON."""
     with open_books(read_service(SpSettings, settings), task) as books:
         now = SystemClock().now()
-        rows = payment_rows(books.store, books.store.payments(task), now)
-        tasks = [task] if task else [stored.task for stored in books.store.tasks()]
+        tasks = [one.task for one in books.store.tasks() if task in (None, one.task)]
+        rows = [row for one in tasks for row in payment_rows(books.store, books.store.payments(one), now)]
         forgotten = {one: forgotten_payments(books.store, one) for one in tasks}
-    rows += [row for one, keys in forgotten.items() for row in forgotten_rows(one, keys)]
+        held = [
+            row for one in books.store.unreadable() if task in (None, one.task) for row in held_rows(books.store, one)
+        ]
+    rows += [row for one, keys in forgotten.items() for row in forgotten_rows(one, keys)] + held
     write_rows(rows, PAYMENT_COLUMNS, file, as_json=as_json)
 
 

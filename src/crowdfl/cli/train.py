@@ -16,7 +16,7 @@ from rich.text import Text
 
 from crowdfl.cli.data import show_data
 from crowdfl.cli.evaluate import class_table, value_table
-from crowdfl.cli.output import Json, Module, OwnLearnerName, OwnLossName, marked, show, tell_code
+from crowdfl.cli.output import Json, OwnLearnerName, OwnLossName, marked, show, tell_code
 from crowdfl.cli.waiting import waiting
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import LearningUnavailable, SettingsError
@@ -26,8 +26,8 @@ from crowdfl.learning.datasets.sources import open_person
 from crowdfl.learning.evaluation import class_report, scores, value_report
 from crowdfl.learning.learning_curve import Epoch, learning_curve
 from crowdfl.learning.models.learner import Learner, value_score
-from crowdfl.learning.recipe import LEARNERS, Recipe
-from crowdfl.settings import TaskSettings
+from crowdfl.learning.recipe import Recipe
+from crowdfl.settings import LEARNERS, TaskSettings
 from crowdfl.storage.model_files import require_model_path, write_model
 from crowdfl.storage.settings_file import read_settings
 
@@ -41,14 +41,13 @@ def train(  # noqa: PLR0913, PLR0917 -- each is an option
     ],
     task: Annotated[Path | None, typer.Option(help="A task file: its \\[training] section says what to train.")] = None,
     model: Annotated[str | None, typer.Option(help=f"Without a task file: {', '.join(LEARNERS)}.")] = None,
-    module: Module = None,
     learner: OwnLearnerName = None,
     loss: OwnLossName = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the data.")] = None,
     entries: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="Any entry of \\[training], such as window=90 or hidden=\\[64]."
+            "--set", metavar="KEY=VALUE", help="Any entry of \\[training], such as window_samples=90 or layers=\\[64]."
         ),
     ] = None,
     save: Annotated[
@@ -63,7 +62,7 @@ def train(  # noqa: PLR0913, PLR0917 -- each is an option
 ) -> None:
     """Train on one person's data without encryption; show the learning curve and the held-out scores."""
     if look:
-        if any((task, model, module, learner, loss, epochs, entries, save, plot)):
+        if any((task, model, learner, loss, epochs, entries, save, plot)):
             raise SettingsError(
                 "--look shows the data and trains nothing: leave out every option but --data and --json"
             )
@@ -71,14 +70,13 @@ def train(  # noqa: PLR0913, PLR0917 -- each is an option
         return
     if save is not None:
         require_model_path(save)
-    tell_code(module, learner, loss)
-    kind = model or ("own" if learner else "module" if module else None)
-    options = {"learner": kind, "module": learner or module, "loss": loss, "epochs": epochs}
+    tell_code(learner, loss)
+    options = {"learner": model or learner, "loss": loss, "epochs": epochs}
     chosen = _entries(entries or []) | {key: value for key, value in options.items() if value is not None}
     with waiting("reading the data", quiet=as_json):
         training, split, notes = _prepared(data, task, chosen)
         recipe = Recipe.of(training)
-        made = recipe.make_learner(module, learner=learner, loss=loss)
+        made = recipe.make_learner(learner, loss=loss)
     curve = _train(recipe, made, split, quiet=as_json)
     result = _result(data, notes, recipe, made, split, curve)
     if save is not None:
@@ -118,17 +116,17 @@ def _prepared(data: str, task: Path | None, chosen: dict[str, Any]) -> tuple[dic
     length, channels = split.train.windows.shape[1:]
     usual = {"features": "flat"} if chosen.get("learner") == "conv" else {}
     named = values if "labels" in chosen else list(split.train.value_names) or values
-    own = {"labels": named if values else list(source.label_names), "channels": channels, "window": length}
+    own = {"labels": named if values else list(source.label_names), "channels": channels, "window_samples": length}
     training = {**usual, **own, **chosen}
     return training, Recipe.of(training).adapt(split), source.notes
 
 
 def _cut(chosen: dict[str, Any]) -> Cut | None:
     """As asked for; None is the usual one of the data."""
-    if "window" in chosen:
+    if "window_samples" in chosen:
         return Recipe.of({**chosen, "labels": ["any"]}).cut
-    if alone := sorted({"step", "hertz", "gap", "held_out"} & set(chosen)):
-        raise SettingsError(f"{', '.join(alone)} without a window: add --set window=SAMPLES")
+    if alone := sorted({"step", "hertz", "held_out"} & set(chosen)):
+        raise SettingsError(f"{', '.join(alone)} without a length of windows: add --set window_samples=SAMPLES")
     return None
 
 

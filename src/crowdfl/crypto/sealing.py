@@ -1,16 +1,13 @@
-"""Sealing to an audience that shares a key, sealing to one reader, and signing.
+"""Sealing: what only its readers can open, bound to its context, so that one message cannot be served in place of another.
 
-An AEAD (ChaCha20-Poly1305) for the audience, HPKE with X25519 for one reader, Ed25519 for signatures, all from `cryptography`.
-Every sealed message is bound to its context, so that one cannot be served in place of another.
+To an audience that shares a key by ChaCha20-Poly1305, to one reader by HPKE with X25519, both from `cryptography`.
 """
 
-import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives import hpke
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -18,7 +15,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from crowdfl.crypto.entropy import REPLAYED_SEAL
 from crowdfl.crypto.randomness import secret_bytes
-from crowdfl.errors import BadSignature, InvalidKey, SealBroken
+from crowdfl.errors import InvalidKey, SealBroken
 
 _KEY_BYTES = 32
 _SALT_BYTES = 32
@@ -83,39 +80,3 @@ def seal_to(reader: bytes, plaintext: bytes, context: bytes) -> bytes:
         return _SUITE.encrypt(plaintext, key, context) if again is None else again(key, plaintext, context)
     except ValueError:  # of another length, or of low order: no secret can be agreed with it
         raise InvalidKey("this is not a valid X25519 public key") from None
-
-
-@dataclass(frozen=True)
-class SigningKey:
-    """An Ed25519 key."""
-
-    private: bytes = field(repr=False)
-
-    @classmethod
-    def fresh(cls) -> "SigningKey":
-        return cls(secret_bytes(_KEY_BYTES))
-
-    @cached_property
-    def public(self) -> bytes:
-        return self._key.public_key().public_bytes_raw()
-
-    @cached_property
-    def _key(self) -> Ed25519PrivateKey:
-        return Ed25519PrivateKey.from_private_bytes(self.private)
-
-    def sign(self, message: bytes) -> bytes:
-        return self._key.sign(message)
-
-
-def verify(public: bytes, message: bytes, signature: bytes) -> None:
-    """Raise `BadSignature` unless the owner of `public` signed this message."""
-    try:
-        Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
-    except (InvalidSignature, ValueError):
-        raise BadSignature("the signature does not fit the message and its claimed signer") from None
-
-
-def commit(value: int, salt: bytes) -> bytes:
-    """H(value, salt): binds to the value, hides it behind 32 bytes of salt."""
-    digits = int(value).to_bytes((int(value).bit_length() + 7) // 8, "big")
-    return hashlib.sha256(b"crowdfl commitment 1" + len(salt).to_bytes(2, "big") + salt + digits).digest()

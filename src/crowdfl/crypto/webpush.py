@@ -1,4 +1,4 @@
-"""A push message for one browser (RFC 8291, aes128gcm) and the proof of who sends it (VAPID, RFC 8292)."""
+"""Web Push: what a platform posts for one browser, by RFC 8291 (aes128gcm), and in whose name, by RFC 8292 (VAPID)."""
 
 import json
 from base64 import urlsafe_b64encode

@@ -12,7 +12,8 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
-from crowdfl.crypto.sealing import ReaderKey, SigningKey, seal_to
+from crowdfl.crypto.sealing import ReaderKey, seal_to
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.envelope import Document, Envelope
 from crowdfl.documents.signed import participant_name
 from crowdfl.errors import DocumentError, SettingsError

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from crowdfl.crypto.sealing import SigningKey, verify
+from crowdfl.crypto.signing import SigningKey, verify
 from crowdfl.errors import DocumentError, FormatError
 
 _LONGEST = 1_000_000  # characters

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from crowdfl.crypto.sealing import SigningKey, verify
+from crowdfl.crypto.signing import SigningKey, verify
 from crowdfl.documents.envelope import Document, Envelope, from_base64url, to_base64url
 from crowdfl.documents.signed import Definition, participant_name
 from crowdfl.errors import BadSignature, DocumentError, FormatError, InvitationRefused

@@ -3,7 +3,7 @@
 Whoever has the link can join once: it is as secret as the invitation file. docs/formats.md has the form.
 """
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.envelope import Envelope, from_base64url, to_base64url
 from crowdfl.documents.invitations import Invitation, Ticket
 from crowdfl.protocols.messages import Limits, Message

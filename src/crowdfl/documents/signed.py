@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.envelope import Document, Envelope, refusal
 from crowdfl.errors import CrowdFLError, DocumentError, KeyMismatch, SettingsError
 from crowdfl.learning.models.forms import from_safetensors

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from crowdfl.documents.signed import Definition
+from crowdfl.durations import span_words
 from crowdfl.errors import SettingsError
 from crowdfl.learning.recipe import Recipe
 from crowdfl.settings import DELTA, TaskSettings, TextsSettings, is_code, money_words, to_millionths
-from crowdfl.text import span_words
 
 _FED: Mapping[str, str] = {
     "motion": "nine numbers per channel and window",
@@ -97,22 +97,20 @@ def _training(definition: Definition) -> list[str]:
     return [
         *([f"Asked after each recording, and answered on your device alone: {'; '.join(asked)}"] if asked else []),
         f"Recorded: {recipe.channels} channels{sensors}{slow}, {recipe.hertz:g} samples a second; "
-        f"a window is {recipe.window} samples, {recipe.window / recipe.hertz:.3g} s; {learned}",
+        f"a window is {recipe.window_samples} samples, {recipe.window_samples / recipe.hertz:.3g} s; {learned}",
         f"Trained: {_learner(recipe)}{_loss(recipe)}, fed with {_FED[recipe.features]}; "
         f"in each round {recipe.epochs} passes over your windows, {recipe.batch} at a time; recordings stay on your device",
     ]
 
 
 def _learner(recipe: Recipe) -> str:
-    if recipe.learner in ("module", "own"):
-        return f"code that you install yourself ({recipe.module or 'ask the requester which'})"
+    if is_code(recipe.learner):
+        return f"code that you install yourself ({recipe.learner})"
     if recipe.learner == "softmax":
         return "softmax regression"
-    if recipe.layers:
-        return f"a network with layers {', '.join(recipe.layers)}"
     if recipe.learner == "conv":
         return "a small convolutional network"
-    hidden = f"with hidden layers of {', '.join(map(str, recipe.hidden))}" if recipe.hidden else "without hidden layers"
+    hidden = f"with hidden layers: {', '.join(map(str, recipe.layers))}" if recipe.layers else "without hidden layers"
     return f"a network {hidden}"
 
 
@@ -135,7 +133,7 @@ def plan_lines(definition: Definition) -> list[str]:
         if plan.apart
         else []
     )
-    late = f", and late ones for {span_words(settings.late)} more" if settings.late else ""
+    late = f", and late ones for {span_words(settings.grace)} more" if settings.grace else ""
     some = f" of {settings.per_round} people, drawn anew" if settings.per_round is not None else ""
     early = [f"with {plan.goal} uploads"] if plan.goal else []
     early += ["once everyone who is in it has sent"] if plan.closes == "everyone" else []

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.invitations import EnrolmentRequest, Ticket, admitted
 from crowdfl.errors import CrowdFLError, InvitationRefused, ServiceError, SettingsError
 from crowdfl.flower.task_owner import PreparedTask, PublishedRounds
@@ -18,13 +18,15 @@ from crowdfl.flower.wire import ENROL, READ, WORK, ClientAnswer, Instruction, st
 from crowdfl.privacy import AverageNoise, RoundPrivacy
 from crowdfl.protocols.profile import Average, Tools
 from crowdfl.retry import Backoff
+from crowdfl.roles.csp_retention import CspRetention
 from crowdfl.roles.guard import Guard
+from crowdfl.roles.kgc_retention import KgcRetention
 from crowdfl.roles.participant.participant import Train
 from crowdfl.roles.ports import Blobs, EndPeer, ManualClock
 from crowdfl.roles.records import EndedBy, RoundState, TaskState
 from crowdfl.roles.requester import Requester
-from crowdfl.roles.retention import CspRetention, KgcRetention
 from crowdfl.roles.sp.core import SpOptions, SpPorts
+from crowdfl.roles.sp.end_notices import EndNotices
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.roles.sp.results import read_result
 from crowdfl.roles.sp.retention import NoParts, SpRetention
@@ -61,6 +63,7 @@ class _Disk(MemoryDisk):
 def _ending(sp: Sp, signing: SigningKey, peers: Mapping[str, EndPeer]) -> SpRetention:
     """What erases a task here once its run is over, and tells KGC and CSP."""
     ports = sp.ports
+    notices = EndNotices(ports.store, ports.clock, signing, peers, _RESTS, _warn_not_told)
     return SpRetention(
         ports.store,
         ports.bundles,
@@ -68,14 +71,13 @@ def _ending(sp: Sp, signing: SigningKey, peers: Mapping[str, EndPeer]) -> SpRete
         ports.blobs,
         ports.guard,
         NoParts(),
-        signing=signing,
-        peers=peers,
-        rests=_RESTS,
+        notices=notices,
         forget=sp.aggregators.drop,
-        on_failure=lambda _task, peer, why: _log.warning(
-            "CrowdFL: %s did not hear that the run is over: %s", peer, why
-        ),
     )
+
+
+def _warn_not_told(_task: str, peer: str, why: Exception) -> None:
+    _log.warning("CrowdFL: %s did not hear that the run is over: %s", peer, why)
 
 
 class LocalServers:
@@ -414,7 +416,8 @@ class Federation:
             )
 
     def _has_not_heard(self) -> list[str]:
-        return self.sp.store.task(self.task).unnotified(self.servers.ending.peers)
+        notices = self.servers.ending.notices
+        return [] if notices is None else self.sp.store.task(self.task).unnotified(notices.peers)
 
     def read(self, number: int) -> Average | None:
         """What a round gave, and the model that it led to, where the owner has lent its keys."""

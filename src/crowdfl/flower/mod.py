@@ -30,7 +30,7 @@ from crowdfl.flower.wire import ENROL, READ, ClientAnswer, Instruction, Template
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.profile import ParticipantKeys, Tools
 from crowdfl.protocols.uploads import upload_digest
-from crowdfl.roles.participant.agent import event_words
+from crowdfl.roles.participant.event_words import event_words
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import Blobs
 from crowdfl.roles.records import PaidClaim

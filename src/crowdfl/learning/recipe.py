@@ -4,22 +4,28 @@ Everyone in a task follows the same recipe. docs/settings.md lists what a task f
 """
 
 from collections.abc import Mapping
-from typing import Any, Self, get_args
+from typing import Any, Self
 
 import numpy as np
 
-from crowdfl.errors import DataMalformed, SettingsError
+from crowdfl.errors import DataMalformed, OwnCodeError, SettingsError
 from crowdfl.learning.datasets.csv_files import Beside
 from crowdfl.learning.datasets.data import Cut, Labels, Person, Split, Values, Windows, relabelled, standardised, valued
 from crowdfl.learning.datasets.sources import load_split
 from crowdfl.learning.features import Inputs, beside, features, features_per_window, scaled
 from crowdfl.learning.models.learner import Learner, Training
-from crowdfl.learning.models.own_code import OwnLearner
+from crowdfl.learning.models.own_code import OwnLearner, constructed, load_code
 from crowdfl.learning.models.softmax import SoftmaxLearner
-from crowdfl.learning.models.torch_models import TorchLearner, built_in, convolutional, mlp, own_loss, own_module
-from crowdfl.settings import TrainingSettings, is_code
-
-LEARNERS: tuple[str, ...] = get_args(TrainingSettings.model_fields["learner"].annotation)
+from crowdfl.learning.models.torch_models import (
+    TorchLearner,
+    built_in,
+    convolutional,
+    is_torch_module,
+    own_loss,
+    own_module,
+    with_last,
+)
+from crowdfl.settings import FUNCTIONS, TORCH_FUNCTIONS, TrainingSettings, is_code
 
 
 class Recipe(TrainingSettings):
@@ -32,8 +38,10 @@ class Recipe(TrainingSettings):
 
     @property
     def cut(self) -> Cut:
-        step = max(1, self.window // 4) if self.step is None else self.step
-        return Cut(self.window, step, self.held_out, self.window if self.gap is None else self.gap, self.hertz)
+        length = self.window_samples
+        step = max(1, length // 4) if self.step is None else self.step
+        # Nothing that a training window holds goes on into one that is tested on: a window is left out between them.
+        return Cut(length, step, self.held_out, gap=length, hertz=self.hertz)
 
     @property
     def training(self) -> Training:
@@ -53,85 +61,73 @@ class Recipe(TrainingSettings):
     @property
     def inputs(self) -> int:
         """Numbers that the network is fed per window."""
-        motion = features_per_window(self.features, self.window, self.channels)
+        motion = features_per_window(self.features, self.window_samples, self.channels)
         return motion + self.width - self.channels + len(self.sensors)
 
     @property
     def input_shape(self) -> tuple[int, ...]:
         """Of one sample: a row, or a whole window."""
-        return (self.window, self.channels) if self.features == "windows" else (self.inputs,)
+        return (self.window_samples, self.channels) if self.features == "windows" else (self.inputs,)
 
     @property
     def takes_functions(self) -> bool:
         """Everyone brings code of their own, about which the task says nothing."""
-        return self.learner == "own" and not self.module
+        return self.learner in (FUNCTIONS, TORCH_FUNCTIONS)
 
     @property
     def learns_values(self) -> bool:
         return self.target == "value"
 
-    def make_learner(
-        self, module: str | None = None, *, learner: str | None = None, loss: str | None = None
-    ) -> Learner:
+    def make_learner(self, learner: str | None = None, *, loss: str | None = None) -> Learner:
         """At its first weights, which follow from the seed. The arguments name code that this machine's user agrees to run."""
-        self._check_code(module, learner, loss)
+        self._check_code(learner, loss)
         if self.learner == "softmax":
             return SoftmaxLearner(self.inputs, len(self.labels))
-        if self.learner == "own":
-            return self._own_learner(learner or "")
-        made = self._own_network(module or "") if self.learner == "module" else self._network()
+        made = self._own(learner) if learner else self._network()
+        if isinstance(made, OwnLearner):
+            if self.loss is not None:
+                raise SettingsError(f"`loss` is {self.loss!r}, and {learner} has its own loss: leave `loss` out")
+            return made
         own = own_loss(loss, len(self.labels), values=self.learns_values) if loss else None
         return made.aimed(own or built_in(self.loss, values=self.learns_values), values=self.learns_values)
 
-    def _check_code(self, module: str | None, learner: str | None, loss: str | None) -> None:
+    def _check_code(self, learner: str | None, loss: str | None) -> None:
         """Code is run only where its user names it, and named only where the task has such."""
-        if self.learner == "module" and not module:
-            raise SettingsError(_ask_for("module", self.module, "trains a torch module of its own"))
-        if self.takes_functions and not learner:
+        if self.takes_functions:
             raise SettingsError(
-                "the task is for functions of people's own: take part by `crowdfl.join` in Python, and use the model there. If "
-                "it has a learner that it does not name, ask its requester, then say --learner package.module:Name"
+                "the task is for functions of people's own: take part by `crowdfl.join` in Python, and use the model there"
             )
-        if self.learner == "own" and not learner:
-            raise SettingsError(_ask_for("learner", self.module, "trains a learner of its own"))
-        for option, name, kind in (("module", module, "module"), ("learner", learner, "own")):
-            if name and self.learner != kind:
-                raise SettingsError(f'the task trains learner = "{self.learner}", not "{kind}": leave --{option} out')
+        if is_code(self.learner) and not learner:
+            raise SettingsError(_ask_for("learner", self.learner, "trains code of its own"))
+        if learner and not is_code(self.learner):
+            raise SettingsError(f'the task trains learner = "{self.learner}", no code of its own: leave --learner out')
         own_loss_wanted = self.loss is not None and is_code(self.loss)
-        if own_loss_wanted and self.learner in ("softmax", "own"):
-            raise SettingsError(
-                f'`loss` is {self.loss!r}, and learner = "{self.learner}" has its own loss: leave `loss` out'
-            )
+        if own_loss_wanted and self.learner == "softmax":
+            raise SettingsError(f"`loss` is {self.loss!r}, and softmax has its own loss: leave `loss` out")
         if own_loss_wanted and not loss:
             raise SettingsError(_ask_for("loss", self.loss or "", "trains with a loss of its own"))
         if loss and not own_loss_wanted:
             raise SettingsError("the task has no loss of its own: leave --loss out")
-        if self.features == "windows" and self.learner not in ("module", "own"):
+        if self.features == "windows" and not is_code(self.learner):
             raise SettingsError(
                 f'features = "windows" is for code of your own; for learner = "{self.learner}" say features = "flat"'
             )
 
-    def _own_learner(self, name: str) -> Learner:
-        shape = self.input_shape
-        labels = len(self.labels)
-        offered = {"inputs": self._inputs_told, "labels": labels, "seed": self.seed, "recipe": self}
-        return OwnLearner.named(name, shape, labels, values=self.learns_values, offered=offered)
-
-    def _own_network(self, name: str) -> TorchLearner:
-        return TorchLearner.around(own_module(name, self._inputs_told, len(self.labels), self.seed), self._inputs_told)
-
-    @property
-    def _inputs_told(self) -> int | tuple[int, ...]:
-        """As own code is told it: how many numbers in a row, or the shape of a window."""
-        return self.input_shape if self.features == "windows" else self.inputs
+    def _own(self, name: str) -> TorchLearner | OwnLearner:
+        """A torch module is trained as networks here are; any other class trains itself."""
+        found, labels = load_code(name), len(self.labels)
+        if not isinstance(found, type):
+            raise OwnCodeError(f"{name} is not a class: code of your own is package.module:Class")
+        inputs = self.input_shape if self.features == "windows" else self.inputs  # as own code is told it
+        if is_torch_module(found):
+            return TorchLearner.around(own_module(name, inputs, labels, self.seed), inputs)
+        offered = {"inputs": inputs, "labels": labels, "seed": self.seed, "recipe": self}
+        made = constructed(name, found, offered)
+        return OwnLearner(name, made, self.input_shape, labels, values=self.learns_values)
 
     def _network(self) -> TorchLearner:
         labels = len(self.labels)
-        usual = convolutional(labels) if self.learner == "conv" else mlp(self.hidden, labels)
-        layers = list(self.layers) or usual
-        if layers[-1] != f"linear {labels}":
-            what = "values" if self.learns_values else "labels"
-            raise SettingsError(f"the last layer is {layers[-1]!r}; {labels} {what} need 'linear {labels}'")
+        layers = convolutional(labels) if self.learner == "conv" else with_last(self.layers, labels)
         folded = any(layer.startswith("conv") for layer in layers)
         if folded and self.features != "flat":
             raise SettingsError(f'convolutions slide over samples: say features = "flat", not {self.features!r}')
@@ -150,9 +146,9 @@ class Recipe(TrainingSettings):
         """A person's windows with the task's labels or values, or what does not fit."""
         name = split.train.name
         found = split.train.windows.shape[1:]
-        wanted = (self.window, self.width)
+        wanted = (self.window_samples, self.width)
         if found != wanted:
-            told = zip(("window", "channels"), found, wanted, strict=True)
+            told = zip(("window_samples", "channels"), found, wanted, strict=True)
             write = " and ".join(f"{key} = {have}" for key, have, want in told if have != want)
             raise DataMalformed(
                 f"{name}: the data has windows of {found[0]} x {found[1]} (samples x channels), the task's are of "
@@ -195,6 +191,4 @@ class Recipe(TrainingSettings):
 
 
 def _ask_for(option: str, name: str, what: str) -> str:
-    if name:
-        return f"the task {what}: install and read it, then say --{option} {name}"
-    return f"the task {what} and does not say which: ask its requester, then say --{option} package.module:Name"
+    return f"the task {what}: install and read it, then say --{option} {name}"

@@ -18,14 +18,13 @@ class LocalTrainer:
         self,
         data: str,
         training: Mapping[str, Any],
-        module: str | None = None,
-        *,
         learner: str | None = None,
+        *,
         loss: str | None = None,
     ) -> None:
-        """The last three are code that this machine's user agrees to run, where the task has such."""
+        """The last two are code that this machine's user agrees to run, where the task has such."""
         self._data, self._training = data, training
-        self._module, self._learner, self._loss = module, learner, loss
+        self._learner, self._loss = learner, loss
 
     def prepare(self, shape: ModelShape) -> None:
         """Load everything now and compare with the shape of the task's model; raises what would fail later."""
@@ -42,7 +41,7 @@ class LocalTrainer:
 
     @cached_property
     def learner(self) -> Learner:
-        return self.recipe.make_learner(self._module, learner=self._learner, loss=self._loss)
+        return self.recipe.make_learner(self._learner, loss=self._loss)
 
     @cached_property
     def _inputs(self) -> tuple[Inputs, Inputs]:

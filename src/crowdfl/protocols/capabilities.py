@@ -6,8 +6,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.crypto.sealing import SigningKey
 from crowdfl.crypto.shares.ring import Long
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import FormatError
 from crowdfl.protocols.exchange import Exchange
 from crowdfl.protocols.party import KeyedParty

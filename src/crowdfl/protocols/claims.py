@@ -21,9 +21,11 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Protocol
 
+from crowdfl.crypto.commitment import commit
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
 from crowdfl.crypto.randomness import SEED_BYTES
-from crowdfl.crypto.sealing import ReaderKey, SigningKey, commit, seal_to, verify
+from crowdfl.crypto.sealing import ReaderKey, seal_to
+from crowdfl.crypto.signing import SigningKey, verify
 from crowdfl.errors import (
     ClaimRefused,
     FormatError,

@@ -16,7 +16,8 @@ import numpy.typing as npt
 from crowdfl.crypto.compute import Backend, Progress, Read, default_backend
 from crowdfl.crypto.paillier.budget import WidthBudget
 from crowdfl.crypto.paillier.pctd import KeyShare, PublicKey
-from crowdfl.crypto.sealing import ReaderKey, SigningKey
+from crowdfl.crypto.sealing import ReaderKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import CrowdFLError, NothingToContribute, SlotOverflow
 from crowdfl.privacy import AverageNoise
 from crowdfl.protocols.claims import Attested, Beside, Claim

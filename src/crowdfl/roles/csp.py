@@ -38,11 +38,12 @@ from crowdfl.protocols.profile import CspProtocol, Tools
 from crowdfl.protocols.records import Look
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.csp_records import OPENED, STEPS, StoredRecords, memory_folder
+from crowdfl.roles.csp_retention import CLAIMS, CLAIMS_BUNDLE
 from crowdfl.roles.dealt import DealtFiles
 from crowdfl.roles.guard import Guard, Notes
 from crowdfl.roles.ports import Blobs, Clock, CspStore, KgcPeer
 from crowdfl.roles.records import EndedBy, StoredParticipant, StoredTask, Tombstone, require_in_time
-from crowdfl.roles.retention import CLAIMS, CLAIMS_BUNDLE, OVER, ended
+from crowdfl.roles.retention import OVER, ended
 
 _TRIES = 20  # each one lost to an answer that another process gave
 _NOTED = (STEPS, OPENED)  # what opens something leaves after it is noted in the guard

@@ -22,6 +22,7 @@ from crowdfl.roles.dealt import dealt_words
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS
 from crowdfl.settings import (
     DAY,
+    LEARNERS,
     AskerSettings,
     ConsentSettings,
     PlanSettings,
@@ -69,16 +70,15 @@ WATCH_TASK: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 def defined(
     place: object,
     found: dict[str, Any],
-    module: str | None = None,
-    *,
     learner: str | None = None,
+    *,
     loss: str | None = None,
     initial: Mapping[str, npt.NDArray[np.float64]] | None = None,
 ) -> tuple[Definition, Weights]:
     """A task as a task file's contents define it, unsigned, and the weights it starts from. Errors name the place.
 
-    `module`, `learner` and `loss` name code that the requester agrees to run, where the task has such. `initial` holds the
-    arrays to start from; with learner = "own" and no code named, they say what the model is.
+    `learner` and `loss` name code that the requester agrees to run, where the task has such. `initial` holds the arrays to
+    start from; of people's functions, and of code that is not named here, they say what the model is.
     """
     task = TaskFile.parse(found, place)
     settings, given = _settings(task, place)
@@ -87,15 +87,14 @@ def defined(
         raise SettingsError(nothing_words("claim_window", "a `budget`"))
     recipe = Recipe.parse(task.training, f"{place}, [training]")
     require_training_effect(recipe, task.training)
-    if recipe.learner == "own" and initial is not None and learner is None:
+    if recipe.learner not in LEARNERS and initial is not None and learner is None:
         shape, weights = ModelShape.of(initial), list(initial.values())
-    elif recipe.learner == "own" and not (learner or recipe.module):
+    elif recipe.takes_functions:
         raise SettingsError(
-            f'{place}, [training]: learner = "own" does not say what the model is: give a model with --initial FILE, or code '
-            "with --learner package.module:Class"
+            f'{place}, [training]: learner = "{recipe.learner}" does not say what the model is: give one with --initial FILE'
         )
     else:
-        shape, weights = _made(recipe.make_learner(module, learner=learner, loss=loss), initial)
+        shape, weights = _made(recipe.make_learner(learner, loss=loss), initial)
     texts = {
         language: TextsSettings.parse(_table(found, language), f"{place}, [texts.{language}]")
         for language, found in task.texts.items()

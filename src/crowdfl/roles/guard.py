@@ -106,7 +106,7 @@ class Guard:
         self.blobs.delete(_NAME)
         if end_doubtful is not None:
             end_doubtful()
-        for stored in self.store.tasks():
+        for stored in self.store.all_tasks():
             self.blobs.clear(stored.task)
             for step in range(1, stored.steps + 1):
                 self.blobs.put(_place(stored.task, step), (stored.said if step == stored.steps else _UNKNOWN).encode())

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.invitations import Certificate, EnrolmentRequest, Invitation
 from crowdfl.documents.signed import Appointment, Definition, EnrolmentEnd
 from crowdfl.errors import Forbidden, InvitationRefused, NotReady, RoundsExhausted, TaskNotRunning, UnknownTask

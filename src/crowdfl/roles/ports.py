@@ -24,6 +24,7 @@ from crowdfl.roles.records import (
     StoredSubscription,
     StoredTask,
     TaskStatus,
+    UnreadableTask,
     Upload,
     UploadContext,
     UsedInvitation,
@@ -103,7 +104,9 @@ class TaskStore(Protocol):
     def transaction(self) -> AbstractContextManager[None]: ...  # several calls as one
     def add_task(self, task: StoredTask) -> None: ...  # idempotent; other papers are a Conflict
     def task(self, task: str) -> StoredTask: ...  # or UnknownTask
-    def tasks(self) -> list[StoredTask]: ...
+    def tasks(self) -> list[StoredTask]: ...  # those that can be read
+    def all_tasks(self) -> list[StoredTask | UnreadableTask]: ...
+    def unreadable(self) -> list[UnreadableTask]: ...  # the others, which move nowhere
     def change_task(self, task: str, **changes: object) -> None: ...  # of a `StoredTask`; or UnknownTask
 
 
@@ -194,14 +197,14 @@ class SpStore(CrowdStore, Protocol):
     def movement(self, task: str, name: str) -> Movement | None: ...
     def add_deposit(self, deposit: StoredDeposit) -> None: ...  # a new one
     def deposit(self, task: str, name: str) -> StoredDeposit: ...  # or UnknownDeposit
-    def deposits(self, task: str | None = None) -> list[StoredDeposit]: ...  # of a task or of all, in order
+    def deposits(self, task: str | None = None) -> list[StoredDeposit]: ...  # of a task, or of all that can be read
     def decide_deposit(self, deposit: StoredDeposit) -> None: ...  # its new state
     def add_payment(self, payment: StoredPayment) -> None: ...  # a new one
     def payment(self, task: str, who: str, sequence: int) -> StoredPayment | None: ...
     def instalments(self, task: str, who: str) -> list[StoredPayment]: ...  # of one person, by sequence
 
     def payments(self, task: str | None = None, states: Sequence[str] | None = None) -> list[StoredPayment]:
-        """Of a task or of all, in these states or in any, in the order they were made."""
+        """Of a task, or of all that can be read, in these states or in any, in the order they were made."""
 
     def change_payment(self, known: StoredPayment, changed: StoredPayment) -> bool:
         """Compare and set: False, and nothing is changed, unless the payment is still as it is known."""

@@ -1,6 +1,4 @@
-"""What a task asks of devices: its recipe tried on a sample of data before anyone is asked to take part, and which tasks a
-phone's browser takes part in. The page refuses the others too (web/phone/learning/recipe.js), but late.
-"""
+"""A task's recipe, tried on a sample of data before anyone is asked to take part."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -54,9 +52,8 @@ def try_recipe(
     definition: Definition,
     initial: Weights,
     data: str,
-    module: str | None = None,
-    *,
     learner: str | None = None,
+    *,
     loss: str | None = None,
 ) -> RecipeTrial:
     """Do with the data what a participant would; raises what would fail on every device.
@@ -65,7 +62,7 @@ def try_recipe(
     """
     measured = definition.settings.profile == "shares"
     passes = {} if measured else {"epochs": 1}
-    trainer = LocalTrainer(data, {**definition.training, **passes}, module, learner=learner, loss=loss)
+    trainer = LocalTrainer(data, {**definition.training, **passes}, learner, loss=loss)
     recipe = trainer.recipe
     source, index = open_person(data, recipe.cut, recipe.value_names, recipe.beside)
     whole = source.load_person(index)
@@ -106,7 +103,7 @@ def norm_advice(trials: Sequence[RecipeTrial], definition: Definition) -> str | 
 def _require_fit(recipe: Recipe, data: str, person: Person) -> None:
     """All that differs at once, and what to write instead."""
     length, channels = person.windows.shape[1:]
-    write: dict[str, Any] = {"window": length} if length != recipe.window else {}
+    write: dict[str, Any] = {"window_samples": length} if length != recipe.window_samples else {}
     write |= {"channels": channels} if channels != recipe.width else {}
     known = {label.casefold() for label in recipe.labels}
     if not recipe.learns_values and known.isdisjoint(map(str.casefold, person.label_names)):
@@ -151,36 +148,3 @@ def _warnings(recipe: Recipe, split: Split, whole: Split) -> list[str]:
     if missing := [label for label, count in _counts(recipe, split.train).items() if not count]:
         found.append(f"nothing to train on for {', '.join(missing)}: somebody else's data must have it")
     return found
-
-
-def phone_obstacle(definition: Definition) -> str | None:
-    """Why a phone cannot take part, as the end of "a phone cannot take part: ..."; None if it can."""
-    profile = definition.settings.profile
-    if profile != "shares":
-        return f"a browser takes part in tasks of the profile shares only, and this one's is {profile}"
-    return _untrainable(definition.training)
-
-
-def require_for_phones(definition: Definition) -> None:
-    """Before anyone is invited to what a browser cannot compute."""
-    why = phone_obstacle(definition)
-    if why is not None:
-        raise SettingsError(
-            f"a phone cannot take part: {why}; leave --links and --qr out, and give out the invitation files"
-        )
-
-
-def _untrainable(training: Mapping[str, Any]) -> str | None:
-    learner, features = training.get("learner", "network"), training.get("features", "motion")
-    layers = [str(layer).split()[:1] for layer in training.get("layers", ())] if learner == "network" else []
-    if learner in ("module", "own"):
-        return "the task trains code of its own, which a web page does not run"
-    if learner == "conv" or ["conv"] in layers or ["pool"] in layers:
-        return "the task trains a convolutional network, which the page cannot"
-    if training.get("target", "label") != "label":
-        return "the task learns values, and the page learns labels only"
-    if training.get("loss") is not None:
-        return "the task names a loss, and the page knows the cross entropy only"
-    if features not in ("motion", "flat", "spectral"):
-        return f'the page does not know the features "{features}"'
-    return None

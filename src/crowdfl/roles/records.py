@@ -4,8 +4,8 @@ A round's window is [t0, t0 + window]. What comes later is taken for `late` afte
 is 0 it is refused (the paper's *retransmit* and *discard*). It closes early as the task's plan says. Below the quorum it is
 extended once by a window, then aborted. Time is an argument.
 
-Where a profile averages again for late uploads (`averages_again`), a round closes at the end of its window and is averaged. Its
-average is held, shown to nobody, until one fixed time, the end of `late`, or until nobody can come any more. If somebody came
+Where late uploads are taken until an average is published (`averages_again`), a round closes at the end of its window and is
+averaged. Its average is held, shown to nobody, for one window more, or until nobody can come any more. If somebody came
 late, the first average is erased and all of them are averaged once more. It is published, and rewards follow.
 """
 
@@ -20,12 +20,14 @@ from crowdfl.codes import Code
 from crowdfl.documents.envelope import Envelope
 from crowdfl.documents.signed import ClaimsExtension, Definition, EndReason
 from crowdfl.errors import (
+    CrowdFLError,
     EnrolmentOver,
     Forbidden,
     InvitationRefused,
     Replaced,
     RoundNotOpen,
     SettingsError,
+    TaskUnreadable,
     TooLate,
     Withdrawn,
 )
@@ -114,8 +116,12 @@ class StoredTask:
 
     @property
     def opened(self) -> Definition:
-        """The definition, with its signature checked."""
-        return _opened(self.definition)
+        """The definition, with its signature checked; or `TaskUnreadable`."""
+        try:
+            return _opened(self.definition)
+        except CrowdFLError as wrong:
+            why = f"its definition cannot be read ({type(wrong).__name__}: {str(wrong)[:200]})"
+            raise UnreadableTask(self.task, self.state, why).refusal() from None
 
     @property
     def claims_until(self) -> int:
@@ -132,6 +138,24 @@ class StoredTask:
         """Which of these, `kgc` and `csp`, have not acknowledged the end."""
         told = {"kgc": self.kgc_told_end, "csp": self.csp_told_end}
         return [name for name in peers if told[name] is None]
+
+
+@dataclass(frozen=True)
+class UnreadableTask:
+    """A task of which this version cannot read something. It stands still, with its money, and keeps no other waiting."""
+
+    task: str
+    state: str
+    why: str
+    steps: int = 0  # as a `StoredTask` has them
+    said: str = ""
+
+    def refusal(self) -> TaskUnreadable:
+        return TaskUnreadable(
+            f"task {self.task} cannot be read here: {self.why}. Nothing of it moves, and its money is held, until the operator "
+            "has mended it or a version runs that can read it",
+            self.why,
+        )
 
 
 def last_claims(definition: Definition, extended: str | None) -> int:
@@ -243,7 +267,7 @@ class Round:
 
     def last_call(self, settings: TaskSettings) -> float:
         """When any upload ends: the deadline, and as long after it as late ones are taken."""
-        return self.deadline(settings) + settings.late
+        return self.deadline(settings) + settings.grace
 
     def require_upload_welcome(self, settings: TaskSettings, now: float) -> None:
         """Refuse an upload that comes too late, saying what to do."""

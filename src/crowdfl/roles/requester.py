@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.crypto.randomness import secret_hex
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.invitations import Ticket, admitted
 from crowdfl.documents.signed import Appointment, AttestedSum, Definition, EnrolmentEnd, Order, digest_of
 from crowdfl.errors import (

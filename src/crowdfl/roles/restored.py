@@ -8,21 +8,30 @@ masks. Which steps have left since the backup, the guards of SP and CSP say (`gu
 cancels tasks whose masks KGC has dealt, and CSP answers no step of any task. What both have kept stays claimable.
 """
 
+import contextlib
 import re
 from collections.abc import Mapping
 from dataclasses import replace
 
 from crowdfl.crypto.randomness import secret_hex
-from crowdfl.errors import CrowdFLError, SettingsError, WrongAmount
+from crowdfl.errors import SettingsError, TaskUnreadable, WrongAmount
 from crowdfl.protocols.capabilities import DealsFiles
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ports import CspStore, ManualClock, SpStore
-from crowdfl.roles.records import EndedBy, PaymentState, RoundState, StoredPayment, StoredTask, TaskState, Tombstone
+from crowdfl.roles.records import (
+    EndedBy,
+    PaymentState,
+    RoundState,
+    StoredPayment,
+    StoredTask,
+    TaskState,
+    Tombstone,
+    UnreadableTask,
+)
 from crowdfl.roles.sp.core import ENDED, UNDER_WAY, LedgerPorts
 from crowdfl.roles.sp.ledger import ESCROW, Ledger
 from crowdfl.roles.sp.money import RESTORED, resolve_payment
 from crowdfl.roles.sp.tasks import cancel_task, give_up_round
-from crowdfl.settings import TaskSettings
 
 _OPEN = (PaymentState.PENDING, PaymentState.RUNNING)
 _RETURNED = "SP was restored from a backup, and this task's money was returned since"
@@ -34,35 +43,38 @@ def mark_restored_sp(store: SpStore, now: float) -> None:
     with store.transaction():
         for stored in store.tasks():
             _question_task(store, stored, now)
+        for unread in store.unreadable():  # some version may read it one day
+            _question_unread(store, unread)
         for payment in store.payments(states=_OPEN):
             unknown = replace(payment, state=PaymentState.UNKNOWN, since=now, until=None, error=RESTORED)
             store.change_payment(payment, unknown)
 
 
 def _question_task(store: SpStore, stored: StoredTask, now: float) -> None:
-    settings = _settings(stored)
-    pays = settings is None or settings.budget is not None
+    pays = stored.opened.settings.budget is not None
     unreconciled = stored.unreconciled or (pays and stored.state != TaskState.SETTLED)
     store.change_task(stored.task, epoch=secret_hex(8), unreconciled=unreconciled)
-    for round_ in store.rounds(stored.task):
-        if round_.state in UNDER_WAY or (not round_.is_over and store.sp_record(stored.task, round_.number).round):
-            give_up_round(store, stored.task, round_)
+    _give_up_asked(store, stored.task)
     if stored.state not in ENDED:
         _open_anew(store, stored.task, now)
+
+
+def _question_unread(store: SpStore, unread: UnreadableTask) -> None:
+    store.change_task(unread.task, epoch=secret_hex(8), unreconciled=True)
+    with contextlib.suppress(TaskUnreadable):  # rounds or books that nobody can read: nothing of it moves
+        _give_up_asked(store, unread.task)
+
+
+def _give_up_asked(store: SpStore, task: str) -> None:
+    for round_ in store.rounds(task):
+        if round_.state in UNDER_WAY or (not round_.is_over and store.sp_record(task, round_.number).round):
+            give_up_round(store, task, round_)
 
 
 def _open_anew(store: SpStore, task: str, now: float) -> None:
     for round_ in store.rounds(task):
         if round_.state is RoundState.OPEN:
             store.set_round(task, round_, replace(round_, opened_at=max(now, round_.opened_at)))
-
-
-def _settings(stored: StoredTask) -> TaskSettings | None:
-    """None of a definition that this program cannot read: it has no rounds to come, and keeps no other task waiting."""
-    try:
-        return stored.opened.settings
-    except CrowdFLError:
-        return None
 
 
 def reconcile(ports: LedgerPorts, task: str, *, returned: int, paid: Mapping[str, int] | None = None) -> None:
@@ -131,16 +143,20 @@ def end_doubtful_sp(store: SpStore, now: float) -> None:
     books = LedgerPorts(store, ManualClock(now))
     with store.transaction():
         for stored in store.tasks():
-            settings = _settings(stored)
-            if stored.state in ENDED or settings is None or not isinstance(profile_named(settings.profile), DealsFiles):
+            if stored.state in ENDED or not isinstance(profile_named(stored.opened.settings.profile), DealsFiles):
                 continue
             for round_ in store.rounds(stored.task):
                 if round_.state in UNDER_WAY:
                     give_up_round(store, stored.task, round_)
             cancel_task(books, stored.task, Tombstone("cancelled", EndedBy.SP, _MASKS_IN_DOUBT))
+        for unread in store.unreadable():
+            if unread.state not in ENDED:
+                _question_unread(store, unread)
+                ending = Tombstone("cancelled", EndedBy.SP, _MASKS_IN_DOUBT)
+                store.change_task(unread.task, state=TaskState.CANCELLED, ended_at=now, end=ending)
 
 
 def end_doubtful_csp(store: CspStore) -> None:
     """Nobody knows what CSP has answered: no task that is here has another step answered."""
-    for stored in store.tasks():
+    for stored in store.all_tasks():
         store.change_task(stored.task, rolled_back=True)

@@ -1,9 +1,9 @@
-"""What a role holds of its tasks, when that ends, and how it is erased.
+"""What a role holds of a task, erased once the task has ended.
 
 A role marks a task as ended, durably, before it erases anything: from then on nothing of it is computed, and the task can never
 be made again. Erasing can be repeated, and the sweep does so for as long as it finds something. SP knows by its own books that
-a task is over (`roles.sp.retention`); KGC and CSP by a document that SP signs, or, when SP is silent, by the last days that
-its definition names.
+a task is over (`roles.sp.retention`); KGC (`roles.kgc_retention`) and CSP (`roles.csp_retention`) by a document that SP signs,
+or, when SP is silent, by the last days that its definition names.
 """
 
 import contextlib
@@ -14,16 +14,10 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Generic, TypeVar
 
 from crowdfl.codes import Code
-from crowdfl.documents.signed import AttestedSum, TaskEnd
-from crowdfl.errors import CrowdFLError, DocumentError, Forbidden, TaskEnded, UnknownTask
-from crowdfl.protocols.capabilities import CountsRewarded
-from crowdfl.protocols.claims import attested_amount, is_all_attested
-from crowdfl.protocols.records import Look
-from crowdfl.protocols.registry import profile_named
-from crowdfl.roles.csp_records import OPENED, STEPS, StoredRecords
-from crowdfl.roles.dealt import DEALT_FILES, DealtFiles, is_dealt_file
-from crowdfl.roles.guard import Guard
-from crowdfl.roles.ports import Blobs, Clock, CspStore, KgcStore, TaskStore
+from crowdfl.documents.signed import TaskEnd
+from crowdfl.errors import CrowdFLError, DocumentError, Forbidden, TaskEnded, TaskUnreadable, UnknownTask
+from crowdfl.roles.dealt import DEALT_FILES, is_dealt_file
+from crowdfl.roles.ports import Blobs, Clock, TaskStore
 from crowdfl.roles.records import EndedBy, StoredTask, Tombstone
 from crowdfl.settings import DAY
 
@@ -45,6 +39,7 @@ class WhyHeld(Code):
     """Why something of a task is still here."""
 
     UNKNOWN = "unknown", "unknown here"
+    UNREADABLE = "unreadable", "cannot be read by this version"
     RUNNING = "running", "running"
     PAST = "past_lifetime", "past its lifetime"
     CLAIMS = "claims_open", "claims open"
@@ -162,7 +157,7 @@ class Retention(ABC, Generic[_Store]):
 
         A store that knows no task at all may be the wrong one, or new: then nothing is an orphan.
         """
-        known, written = {stored.task for stored in self.store.tasks()}, self._written()
+        known, written = {stored.task for stored in self.store.all_tasks()}, self._written()
         found = [task for task in held if task not in known and written.get(task, machine_time) < machine_time - _WEEK]
         self._orphans = Counter({task: self._orphans[task] + 1 for task in found if known})
         for task, count in self._orphans.items():
@@ -205,10 +200,12 @@ class Retention(ABC, Generic[_Store]):
         """Why these things of a task are still here."""
         try:
             stored = self.store.task(task)
+            if self._is_under_way(stored):
+                return WhyHeld.PAST if self._is_past(stored) else WhyHeld.RUNNING
         except UnknownTask:
             return WhyHeld.UNKNOWN
-        if self._is_under_way(stored):
-            return WhyHeld.PAST if self._is_past(stored) else WhyHeld.RUNNING
+        except TaskUnreadable:
+            return WhyHeld.UNREADABLE
         if stored.state != self.over:
             return WhyHeld.CLAIMS
         return WhyHeld.ENDED if secrets_of(counts) else WhyHeld.RESULTS
@@ -254,138 +251,3 @@ class PeerRetention(Retention[_Store]):
 
     def _expire(self, stored: StoredTask) -> None:
         self.close(stored.task, Tombstone("expired", EndedBy.LIFETIME, self.past))
-
-
-class KgcRetention(PeerRetention[KgcStore]):
-    """Bundles that nobody has fetched yet, and the participants' until enrolment closes: after the last round of no use."""
-
-    past = "the last day of its rounds is over"
-
-    def held(self) -> Held:
-        return dict(key_shares(self.bundles))
-
-    def erase(self, task: str) -> None:
-        """Every bundle; that keys were dealt, and which, stays known: they are never dealt again."""
-        for role in (*BUNDLES, SOURCE):
-            self.bundles.delete(f"{task}.{role}")
-
-    def forget_unknown(self, task: str) -> None:
-        """The mark first: without it whoever asks again is dealt fresh keys, and nobody has seen these."""
-        for name in ("dealt", *BUNDLES, SOURCE, "appointment"):
-            self.bundles.delete(f"{task}.{name}")
-
-
-CLAIMS = "claims"  # the state of a task whose steps CSP answers no more, and claims it does
-CLAIMS_BUNDLE = "claims.csp"  # what CSP has then in place of its bundle
-
-
-@dataclass
-class CspRetention(PeerRetention[CspStore]):
-    """The share, what was dealt for rounds, every answer, and the protocol's records.
-
-    When SP says that a task is over, people may still have to be attested what they earned: SP's word does not end that. Then
-    all that only steps need is erased, and claims are answered until their last day, or until everyone has claimed everything.
-    """
-
-    blobs: Blobs
-    guard: Guard
-
-    past = "the last day of its claims is over"
-
-    def lives_until(self, stored: StoredTask) -> float:
-        """It attests claims until then, whether SP says that the task is over or not."""
-        return stored.attests_until
-
-    def close(self, task: str, ending: Tombstone) -> None:
-        stored = self.store.task(task)
-        if stored.state == OVER or self.clock.now() > self.lives_until(stored) or self._is_all_attested(stored):
-            end = stored.end if stored.state == CLAIMS and stored.end is not None else ending
-            return super().close(task, end)
-        with self.store.transaction():
-            if self.store.task(task).state != CLAIMS:
-                reason = ending.reason or (stored.end.reason if stored.end is not None else "")
-                end = replace(ending, reason=reason)
-                self.store.change_task(task, state=CLAIMS, ended_at=self.clock.now(), end=end)
-        self.erase_steps(self.store.task(task))
-
-    def _parting(self, stored: StoredTask) -> Mapping[str, object]:
-        """How much was attested in all, signed: no claim is answered after this, and none was forgotten before."""
-        task, settings = stored.task, stored.opened.settings
-        profile, names = profile_named(settings.profile), [f"{task}.{one}" for one in ("csp", CLAIMS_BUNDLE)]
-        bundles = [name for name in names if self.bundles.has(name)]
-        if settings.budget is None or not bundles:
-            return {}
-        look, people = self._look(task), self.store.participants(task)
-        total = sum(attested_amount(look, one.identity.who) for one in people)
-        said = AttestedSum(task, str(total), settings.currency, not stored.rolled_back, self.clock.now())
-        return {"attested": said.sign(profile.attesting_key(self.bundles.get(bundles[0])))}
-
-    def erase_steps(self, stored: StoredTask) -> None:
-        """All but what claims need. Idempotent: a crash may have come between its parts."""
-        task, whole, left = stored.task, f"{stored.task}.csp", f"{stored.task}.{CLAIMS_BUNDLE}"
-        profile = profile_named(stored.opened.settings.profile)
-        self.forget(task)
-        if self.bundles.has(whole):
-            if not self.bundles.has(left):
-                self.bundles.put(left, profile.claims_bundle(self.bundles.get(whole)))
-            self.bundles.delete(whole)
-        DealtFiles(self.bundles, "csp").erase(task)
-        look = self._look(task)
-        kinds = profile.close_steps(stored.opened.spec, look)
-        self.store.erase_steps(task, look, kinds)
-        for folder in (STEPS, "rounds"):
-            self.blobs.clear(f"{task}/{folder}")
-
-    def _is_all_attested(self, stored: StoredTask) -> bool:
-        """Never of a CSP that was set back: it may have lost what people earned."""
-        if stored.rolled_back:
-            return False
-        profile, look = profile_named(stored.opened.settings.profile), self._look(stored.task)
-        return not isinstance(profile, CountsRewarded) or is_all_attested(
-            look, profile.rewarded(stored.opened.spec, look)
-        )
-
-    def _look(self, task: str) -> Look:
-        return Look(StoredRecords(self.store, self.blobs, task))
-
-    def _tend(self, stored: StoredTask, *, counting: bool) -> None:
-        """Of a task with nothing but claims: what a crash has left, and its end once everyone has claimed."""
-        if stored.state != CLAIMS or stored.end is None:
-            return
-        self.forget(stored.task)  # another process may have been told
-        if counting and self._is_all_attested(stored):
-            self.close(stored.task, stored.end)
-        elif self.bundles.has(f"{stored.task}.csp"):
-            self.erase_steps(stored)
-
-    def held(self) -> Held:
-        found = key_shares(self.bundles)
-        for name in self.blobs.listing():
-            found[name.partition("/")[0]]["answers"] += 1
-        for task, counts in self.store.answer_counts().items():
-            found[task]["answers"] = max(found[task]["answers"], counts["answers"])
-            found[task]["records"] = counts["records"]
-        return {task: +counts for task, counts in found.items() if counts.total()}
-
-    def erase(self, task: str) -> None:
-        self.forget(task)
-        self.guard.finish(task)
-        for name in ("csp", CLAIMS_BUNDLE):
-            self.bundles.delete(f"{task}.{name}")
-        DealtFiles(self.bundles, "csp").erase(task)
-        self.blobs.clear(task)
-        self.store.erase_answers(task)
-
-    forget_unknown = erase
-
-    def remove_unfinished(self, before: float) -> None:
-        """And answers that another process was quicker with."""
-        super().remove_unfinished(before)
-        self.blobs.remove_unfinished(before)
-        for name, written in self.blobs.listing().items():
-            task, kind, *request = name.split("/")
-            if written < before and kind in (STEPS, CLAIMS, OPENED) and self.store.answered(task, request[0]) != name:
-                self.blobs.delete(name)
-
-    def _blobs_written(self) -> Mapping[str, float]:
-        return self.blobs.listing()

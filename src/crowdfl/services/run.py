@@ -27,13 +27,15 @@ from crowdfl.protocols.exchange import Observer
 from crowdfl.protocols.profile import Tools
 from crowdfl.retry import Backoff, retry
 from crowdfl.roles.csp import Csp, CspBooks
+from crowdfl.roles.csp_retention import CspRetention
 from crowdfl.roles.guard import Guard
 from crowdfl.roles.kgc import Kgc
+from crowdfl.roles.kgc_retention import KgcRetention
 from crowdfl.roles.limits import SpQuotas, TaskBounds
 from crowdfl.roles.ports import EndPeer
 from crowdfl.roles.restored import end_doubtful_csp, end_doubtful_sp
-from crowdfl.roles.retention import CspRetention, KgcRetention
 from crowdfl.roles.sp.core import LedgerPorts, SpOptions, SpPorts
+from crowdfl.roles.sp.end_notices import EndNotices
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.sp.operator import payment_rows
 from crowdfl.roles.sp.platform import Sp
@@ -300,10 +302,8 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
         ports.blobs,
         guard,
         UnfinishedUploads(folder / "incoming"),
-        signing=signing,
-        peers=hearing,
+        notices=EndNotices(store, ports.clock, signing, hearing, on_failure=_log_not_told),
         forget=sp.aggregators.drop,
-        on_failure=_log_not_told,
         is_sure=watch.is_sure,
     )
     background = (

@@ -193,7 +193,7 @@ class SimulatedCrowd:
         last = self._last_round()
         if last is None or last.state not in taking_uploads(self.settings):
             return frozenset()
-        takes_late = self.settings.late > 0 and last.is_late(self.settings, self.clock.now())
+        takes_late = self.settings.grace > 0 and last.is_late(self.settings, self.clock.now())
         return frozenset() if takes_late else self.log.dropped[last.number]
 
     def _take_turns(self) -> None:
@@ -214,7 +214,7 @@ class SimulatedCrowd:
         if last is None or last.state not in taking_uploads(self.settings):
             self.clock.time = now + _WAIT
         elif now < last.deadline(self.settings):
-            late = min(1.0, self.settings.late / 2)
+            late = min(1.0, self.settings.grace / 2)
             self.clock.time = last.deadline(self.settings) + late
         else:
             self.clock.time = max(now, last.last_call(self.settings))

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.crypto.randomness import secret_hex
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import ServiceUnavailable
 from crowdfl.protocols.profile import Tools

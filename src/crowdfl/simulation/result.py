@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from crowdfl.privacy import PrivacyLedger
 from crowdfl.protocols.party import Costs
 from crowdfl.results import RunResult
-from crowdfl.settings import TaskSettings
+from crowdfl.settings import TORCH_FUNCTIONS, TaskSettings
 from crowdfl.simulation.checkpoint import Checkpoint
 from crowdfl.simulation.history import SimulatedRound, history_table
 from crowdfl.storage.task_files import task_file_text
@@ -73,9 +73,9 @@ class SimulationResult(RunResult):
         Returns:
             The text.
         """
-        form = {"form": "torch"} if self.checkpoint.form.is_torch else {}
+        training = {"learner": TORCH_FUNCTIONS} if self.checkpoint.form.is_torch else {}
         head = f"# What was simulated with {len(self.checkpoint.samples)} people. Every setting; docs/settings.md.\n"
-        text = task_file_text(words, self.settings, form, head=head)
+        text = task_file_text(words, self.settings, training, head=head)
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")
         return text

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from crowdfl.crypto.randomness import secret_hex
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.crypto.webpush import PushKey
 from crowdfl.errors import CrowdFLError, KeyFileDamaged, KeyFileMissing, KeyFilePermissions, SettingsError
 

@@ -28,13 +28,11 @@ from crowdfl.protocols.records import Look, Place, Standing, require_as_read, re
 from crowdfl.roles.csp_records import STEPS
 from crowdfl.roles.records import (
     ClockNotes,
-    EndedBy,
     Round,
     RoundState,
     StoredParticipant,
     StoredTask,
     TaskStatus,
-    Tombstone,
     Upload,
     UploadContext,
     UsedInvitation,
@@ -43,9 +41,9 @@ from crowdfl.roles.records import (
 from crowdfl.storage import tables as t
 from crowdfl.storage.sql_money import MoneyTables
 from crowdfl.storage.sql_reminders import ReminderTables
+from crowdfl.storage.sql_tasks import Row, tombstone_of
 from crowdfl.storage.statements import (
     ADD_UPLOADS,
-    ALL_TASKS,
     ANSWER_CONTEXT,
     GONE_UPLOADS,
     NEWCOMERS,
@@ -54,7 +52,6 @@ from crowdfl.storage.statements import (
     ROUND,
     SP_RECORD,
     STATUS,
-    TASK,
     TURNOUT,
     UPLOAD,
     UPLOADS_BY_ROUND,
@@ -81,40 +78,6 @@ _BLOBS, _GUARD = 1, 2  # whose identity
 
 class SqlStore(MoneyTables, ReminderTables):
     """A role's durable state."""
-
-    # Tasks.
-
-    def add_task(self, task: StoredTask) -> None:
-        row = {name: value for name, value in vars(task).items() if name != "end"} | _end_columns(task.end)
-        with self._write() as c:
-            if add_new(c, t.tasks, **row):
-                self._tell("task added", task=task.task)
-                return
-            known = self.task(task.task)
-            if (known.definition, known.appointment) != (task.definition, task.appointment):
-                raise Conflict(f"task {task.task} exists already, with another definition or appointment")
-
-    def task(self, task: str) -> StoredTask:
-        with self._read() as c:
-            row = find(c, TASK, task=task).first()
-        if row is None:
-            raise UnknownTask(f"there is no task {task} here")
-        return _task(row)
-
-    def tasks(self) -> list[StoredTask]:
-        with self._read() as c:
-            return [_task(row) for row in c.execute(ALL_TASKS)]
-
-    def change_task(self, task: str, **changes: Any) -> None:  # noqa: ANN401 -- as the columns are
-        state = changes.get("state")
-        if "end" in changes:
-            changes |= _end_columns(changes.pop("end"))
-        with self._write() as c:
-            before = None if state is None else find(c, [t.tasks.c.state], task=task).scalar()
-            if not change(c, t.tasks, changes, task=task):
-                raise UnknownTask(f"there is no task {task} here")
-            if before != state:
-                self._tell(f"task {state}", task=task, before=before)
 
     # Participants.
 
@@ -236,14 +199,14 @@ class SqlStore(MoneyTables, ReminderTables):
         return TaskStatus(
             state=about.state,
             ended_at=about.ended_at,
-            end=_tombstone(about),
+            end=tombstone_of(about),
             epoch=about.epoch,
             dropped=about.dropped,
             active=about.active,
             places_taken=about.taken,
             ready_at=about.ready_at,
             claims_extended=about.claims_extended,
-            rounds=[(_round(one), row.uploads, row.drawn) for one, row in rounds if one],
+            rounds=[(self._round(task, one), row.uploads, row.drawn) for one, row in rounds if one],
         )
 
     def set_round(self, task: str, known: Round | None, changed: Round) -> None:
@@ -251,7 +214,7 @@ class SqlStore(MoneyTables, ReminderTables):
         number = changed.number
         with self._write() as c:
             row = find(c, ROUND, task=task, number=number).first()
-            if (None if row is None else _round(row._asdict())) != known:
+            if (None if row is None else self._round(task, row._asdict())) != known:
                 raise Conflict(f"round {number} is not as it was read: another process has gone on with it")
             if known is None:
                 add(c, t.rounds, task=task, **vars(changed))
@@ -264,14 +227,19 @@ class SqlStore(MoneyTables, ReminderTables):
 
     def rounds(self, task: str) -> list[Round]:
         with self._read() as c:
-            return sorted((_round(row._asdict()) for row in find(c, ROUND, task=task)), key=lambda one: one.number)
+            found = [self._round(task, row._asdict()) for row in find(c, ROUND, task=task)]
+        return sorted(found, key=lambda one: one.number)
 
     def round(self, task: str, number: int) -> Round:
         with self._read() as c:
             row = find(c, ROUND, task=task, number=number).first()
         if row is None:
             raise NotReady(f"round {number} has not opened yet")
-        return _round(row._asdict())
+        return self._round(task, row._asdict())
+
+    def _round(self, task: str, values: Mapping[str, Any]) -> Round:
+        with self.reading(task, f"round {values['number']}"):
+            return Round(**{**values, "state": RoundState(values["state"])})
 
     def upload(self, task: str, number: int, who: str) -> Upload | None:
         with self._read() as c:
@@ -334,7 +302,7 @@ class SqlStore(MoneyTables, ReminderTables):
         enrolled = [row for row in rows if row.who is not None]
         return UploadContext(
             state=rows[0].state,
-            round=None if found is None else _round(found),
+            round=None if found is None else self._round(task, found),
             enrolled=frozenset(row.who for row in enrolled),
             left=frozenset(row.who for row in enrolled if row.left),
             uploads={row.who: Upload(row.who, row.digest, row.late) for row in enrolled if row.digest is not None},
@@ -533,7 +501,7 @@ class SqlStore(MoneyTables, ReminderTables):
     def answer_context(self, task: str, request: str) -> tuple[StoredTask | None, int, str | None]:
         with self._read() as c:
             row = c.execute(ANSWER_CONTEXT, {"this_task": task, "request": request}).first()
-        return (None, 0, None) if row is None else (_task(row), row.joined, row.blob)
+        return (None, 0, None) if row is None else (self._read_task(row), row.joined, row.blob)
 
     def answered(self, task: str, request: str) -> str | None:
         with self._read() as c:
@@ -588,33 +556,13 @@ class SqlStore(MoneyTables, ReminderTables):
         return dict(found)
 
 
-_Row = sa.Row[*tuple[Any, ...]]
-_OF_TASK = [field.name for field in fields(StoredTask) if field.name != "end"]
 _OF_IDENTITY = [field.name for field in fields(Identity)]
 
 
-def _task(row: _Row) -> StoredTask:
-    return StoredTask(**{name: getattr(row, name) for name in _OF_TASK}, end=_tombstone(row))
-
-
-def _tombstone(row: _Row) -> Tombstone | None:
-    if row.end_why is None:
-        return None
-    return Tombstone(row.end_why, EndedBy(row.end_by), row.end_reason, row.end_document)
-
-
-def _end_columns(end: Tombstone | None) -> dict[str, str | None]:
-    return {f"end_{field.name}": None if end is None else getattr(end, field.name) for field in fields(Tombstone)}
-
-
-def _participant(row: _Row) -> StoredParticipant:
+def _participant(row: Row) -> StoredParticipant:
     values = row._asdict()
     identity = Identity(**{name: values.pop(name) for name in _OF_IDENTITY})
     return StoredParticipant(identity, **values)
-
-
-def _round(values: Mapping[str, Any]) -> Round:
-    return Round(**{**values, "state": RoundState(values["state"])})
 
 
 def _unknown(who: str) -> UnknownParticipant:

@@ -1,12 +1,13 @@
 """The money's part of a store: movements, deposits, payments."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import TypeVar
 
 from sqlalchemy import insert, select
 
-from crowdfl.errors import UnknownDeposit
+from crowdfl.errors import TaskUnreadable, UnknownDeposit
 from crowdfl.roles.records import (
     DepositState,
     DisputeState,
@@ -19,7 +20,7 @@ from crowdfl.roles.records import (
 )
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.storage import tables as t
-from crowdfl.storage.database import Database
+from crowdfl.storage.sql_tasks import Row, TaskTables
 from crowdfl.storage.statements import add, add_new, change, find, put
 
 _MOVEMENT = [t.movements.c[field.name] for field in fields(Movement)]
@@ -28,8 +29,10 @@ _PAYMENT = [t.payments.c[field.name] for field in fields(StoredPayment)]
 _PAYEE = [t.payees.c[field.name] for field in fields(StoredPayee)]
 _DISPUTE = [t.disputes.c[field.name] for field in fields(StoredDispute)]
 
+_Read = TypeVar("_Read", StoredDeposit, StoredDispute, StoredPayment)
 
-class MoneyTables(Database):
+
+class MoneyTables(TaskTables):
     """Amounts that participants earn are in no event: nobody but they and the bank need to know."""
 
     def post(self, task: str, *movements: Movement) -> bool:
@@ -42,11 +45,14 @@ class MoneyTables(Database):
 
     def movements(self, task: str) -> list[Movement]:
         with self._read() as c:
-            return [Movement(*row) for row in find(c, _MOVEMENT, task=task)]
+            rows = find(c, _MOVEMENT, task=task).all()
+        with self.reading(task, "its books"):
+            return [Movement(*row) for row in rows]
 
     def movement(self, task: str, name: str) -> Movement | None:
         with self._read() as c:
             row = find(c, _MOVEMENT, task=task, name=name).first()
+        with self.reading(task, "its books"):
             return None if row is None else Movement(*row)
 
     def add_deposit(self, deposit: StoredDeposit) -> None:
@@ -56,14 +62,15 @@ class MoneyTables(Database):
 
     def deposit(self, task: str, name: str) -> StoredDeposit:
         with self._read() as c:
-            found = _deposits(find(c, _DEPOSIT, task=task, name=name))
+            found = self._deposits(find(c, _DEPOSIT, task=task, name=name))
         if not found:
             raise UnknownDeposit(f"task {task} has no deposit called {name!r}")
         return found[0]
 
     def deposits(self, task: str | None = None) -> list[StoredDeposit]:
         with self._read() as c:
-            return _deposits(find(c, _DEPOSIT) if task is None else find(c, _DEPOSIT, task=task))
+            rows = (find(c, _DEPOSIT) if task is None else find(c, _DEPOSIT, task=task)).all()
+        return self._of_readable(rows, self._deposits) if task is None else self._deposits(rows)
 
     def decide_deposit(self, deposit: StoredDeposit) -> None:
         decision = {"state": deposit.state, "decided_at": deposit.decided_at}
@@ -78,11 +85,11 @@ class MoneyTables(Database):
 
     def payment(self, task: str, who: str, sequence: int) -> StoredPayment | None:
         with self._read() as c:
-            return next(iter(_payments(find(c, _PAYMENT, task=task, who=who, sequence=sequence))), None)
+            return next(iter(self._payments(find(c, _PAYMENT, task=task, who=who, sequence=sequence))), None)
 
     def instalments(self, task: str, who: str) -> list[StoredPayment]:
         with self._read() as c:
-            return sorted(_payments(find(c, _PAYMENT, task=task, who=who)), key=lambda one: one.sequence)
+            return sorted(self._payments(find(c, _PAYMENT, task=task, who=who)), key=lambda one: one.sequence)
 
     def payments(self, task: str | None = None, states: Sequence[str] | None = None) -> list[StoredPayment]:
         p = t.payments.c
@@ -90,7 +97,8 @@ class MoneyTables(Database):
         wanted = wanted if task is None else wanted.where(p.task == task)
         wanted = wanted if states is None else wanted.where(p.state.in_(states))
         with self._read() as c:
-            return _payments(c.execute(wanted))
+            rows = c.execute(wanted).all()
+        return self._of_readable(rows, self._payments) if task is None else self._payments(rows)
 
     def change_payment(self, known: StoredPayment, changed: StoredPayment) -> bool:
         """The transaction holds the writers' lock: what is read here is still true when it is written."""
@@ -126,7 +134,7 @@ class MoneyTables(Database):
 
     def dispute(self, task: str, who: str, number: int) -> StoredDispute | None:
         with self._read() as c:
-            return next(iter(_disputes(find(c, _DISPUTE, task=task, who=who, number=number))), None)
+            return next(iter(self._disputes(find(c, _DISPUTE, task=task, who=who, number=number))), None)
 
     def disputes(self, task: str | None = None, who: str | None = None) -> list[StoredDispute]:
         d = t.disputes.c
@@ -134,7 +142,8 @@ class MoneyTables(Database):
         wanted = wanted if task is None else wanted.where(d.task == task)
         wanted = wanted if who is None else wanted.where(d.who == who)
         with self._read() as c:
-            return _disputes(c.execute(wanted))
+            rows = c.execute(wanted).all()
+        return self._of_readable(rows, self._disputes) if task is None else self._disputes(rows)
 
     def change_dispute(self, dispute: StoredDispute) -> None:
         with self._write() as c:
@@ -151,16 +160,36 @@ class MoneyTables(Database):
             rows = find(c, [t.paid_before.c.key, t.paid_before.c.amount], task=task)
             return {key: amount for key, amount in rows}  # noqa: C416 -- typed so
 
+    def _of_readable(self, rows: Sequence[Row], read: Callable[[Iterable[Row]], list[_Read]]) -> list[_Read]:
+        """In their order; what cannot be read is its task's trouble, and no more of that task is shown."""
+        try:
+            found = read(rows)
+        except TaskUnreadable:
+            found = []
+            for row in rows:
+                with contextlib.suppress(TaskUnreadable):
+                    found += read([row])
+        unreadable = {one.task for one in self.unreadable()}
+        return [one for one in found if one.task not in unreadable] if unreadable else found
 
-def _deposits(rows: Iterable[Any]) -> list[StoredDeposit]:
-    return [StoredDeposit(**{**row._asdict(), "state": DepositState(row.state)}) for row in rows]
+    def _deposits(self, rows: Iterable[Row]) -> list[StoredDeposit]:
+        found = []
+        for row in rows:
+            with self.reading(row.task, f"deposit {row.name}"):
+                found.append(StoredDeposit(**{**row._asdict(), "state": DepositState(row.state)}))
+        return found
 
+    def _disputes(self, rows: Iterable[Row]) -> list[StoredDispute]:
+        found = []
+        for row in rows:
+            with self.reading(row.task, f"a dispute about round {row.number}"):
+                values = {**row._asdict(), "claim": bytes(row.claim), "state": DisputeState(row.state)}
+                found.append(StoredDispute(**values))
+        return found
 
-def _disputes(rows: Iterable[Any]) -> list[StoredDispute]:
-    return [
-        StoredDispute(**{**row._asdict(), "claim": bytes(row.claim), "state": DisputeState(row.state)}) for row in rows
-    ]
-
-
-def _payments(rows: Iterable[Any]) -> list[StoredPayment]:
-    return [StoredPayment(**{**row._asdict(), "state": PaymentState(row.state)}) for row in rows]
+    def _payments(self, rows: Iterable[Row]) -> list[StoredPayment]:
+        found = []
+        for row in rows:
+            with self.reading(row.task, f"payment {row.sequence} of {row.who}"):
+                found.append(StoredPayment(**{**row._asdict(), "state": PaymentState(row.state)}))
+        return found

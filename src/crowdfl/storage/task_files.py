@@ -6,7 +6,7 @@ from typing import Any
 
 from crowdfl.effects import idle_settings
 from crowdfl.schema import settable
-from crowdfl.settings import PlanSettings, TaskFile, TaskSettings, TrainingSettings
+from crowdfl.settings import FUNCTIONS, PlanSettings, TaskFile, TaskSettings, TrainingSettings
 from crowdfl.storage.settings_texts import template_text
 from crowdfl.task_tables import COMMON_SETTINGS, OWN_SETTINGS, STEP, STEP_NAMES
 
@@ -18,7 +18,7 @@ _TO_SAY: Mapping[str, Any] = {
 _WEEK = 604800.0
 _READERS = "The requester reads every average; participants read every one but the last."
 _KEYED_READERS = "The requester reads the last average; every participant reads the others."
-OF_FUNCTIONS: Mapping[str, Any] = {"learner": "own", "labels": ["value"]}  # people bring functions of their own
+OF_FUNCTIONS: Mapping[str, Any] = {"learner": FUNCTIONS, "labels": ["value"]}  # people bring functions of their own
 
 
 def task_file_text(

@@ -4,15 +4,16 @@ Names of participants are pseudonyms. Nothing here is opened or decrypted, and e
 million participants.
 """
 
+import contextlib
 import json
 import shutil
 import time
 from base64 import b64encode
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from crowdfl.errors import CrowdFLError, UnknownPayment
+from crowdfl.errors import CrowdFLError, TaskUnreadable, UnknownPayment
 from crowdfl.reasons import Reason
 from crowdfl.roles.records import (
     DepositState,
@@ -67,7 +68,7 @@ class Overview:
         now = self._sp.clock.now()
         payments = self._store.payments(states=_OPEN)
         return {
-            "tasks": {stored.task: self._row(stored) for stored in self._store.tasks()},
+            "tasks": dict(self._rows()),
             "deposits": {f"{one.task} {one.name}": self._deposit(one) for one in self._deposits()},
             "payments": {f"{one.task} {one.key}": row for one, row in self._payments(payments, now)},
             "payouts": self._totals(payments, now),
@@ -113,6 +114,11 @@ class Overview:
         found = self._store.last_uploads(task, number, _MOST)
         seen = self.history.arrival
         return [{"who": one.who, "late": one.late, "at": seen(task, number, one.who)} for one in found]
+
+    def _rows(self) -> Iterator[tuple[str, Row]]:
+        for stored in self._store.tasks():
+            with contextlib.suppress(TaskUnreadable):  # it is among those of `_health` from now on
+                yield stored.task, self._row(stored)
 
     def _row(self, stored: StoredTask) -> Row:
         known = self._over.get(stored.task)
@@ -220,17 +226,25 @@ class Overview:
         peers = {one.peer: _peer(one) for one in self._parts.peers}
         sure = self._sp.core.clock_is_sure()
         failing = self._sp.options.failures.count()
-        return peers | {
-            "clock": {"name": "clock", "well": sure, "code": "sure" if sure else "doubt"},
-            "tasks": {
-                "name": "tasks",
-                "well": not failing,
-                "code": "failing" if failing else "moving",
-                "count": failing,
-            },
-            "disk": _disk(self._parts.folder),
-            "strangers": _strangers(self.history.strangers),
+        unread = {
+            f"task {one.task}": {"name": one.task[:8], "well": False, "code": "unreadable"}
+            for one in self._store.unreadable()
         }
+        return (
+            peers
+            | unread
+            | {
+                "clock": {"name": "clock", "well": sure, "code": "sure" if sure else "doubt"},
+                "tasks": {
+                    "name": "tasks",
+                    "well": not failing,
+                    "code": "failing" if failing else "moving",
+                    "count": failing,
+                },
+                "disk": _disk(self._parts.folder),
+                "strangers": _strangers(self.history.strangers),
+            }
+        )
 
     def _timeline(self, task: str, most: int) -> list[Row]:
         """The newest round first."""

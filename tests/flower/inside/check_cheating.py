@@ -10,7 +10,7 @@ import pytest
 from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 from flwr.serverapp.strategy import FedAvg
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.flower import CrowdFLStrategy, crowdfl_mod
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.shares.round.upload import UpdateEncoder, UploadBody, upload_statement

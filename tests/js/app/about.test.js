@@ -17,7 +17,7 @@ function definition(settings = {}, training = {}, plan = {}) {
     settings: { rounds: 5, window: 3600, late: 0, min_participants: 6, budget: "36.00", pay: "equal", ...settings },
     plan: { ...TRIAL, ...plan },
     who: { name: "", institution: "", contact: "", approval: "", logo: "" },
-    training: { labels: ["a", "b"], channels: 6, window: 100, hertz: 50, ...training },
+    training: { labels: ["a", "b"], channels: 6, window_samples: 100, hertz: 50, ...training },
   });
 }
 
@@ -29,11 +29,11 @@ test("sensors follow from the channels, and others than a phone's are named", ()
 });
 
 test("a recording of the least seconds gives a window to train on and one to test on", () => {
-  for (const training of [{}, { window: 50 }, { window: 200, gap: 0, held_out: 0.5 }, { hertz: 20, held_out: 0.1 }, { held_out: 0.9 }]) {
-    const { window = 100, hertz = 50, held_out: held = 0.3, gap = window } = /** @type {Record<string, any>} */ (training);
+  for (const training of [{}, { window_samples: 50 }, { window_samples: 200, held_out: 0.5 }, { hertz: 20, held_out: 0.1 }, { held_out: 0.9 }]) {
+    const { window_samples: length = 100, hertz = 50, held_out: held = 0.3 } = /** @type {Record<string, any>} */ (training);
     const samples = about.leastSeconds(definition({}, training)) * hertz;
-    assert.ok(samples * (1 - held) >= window, JSON.stringify(training));
-    assert.ok(samples * held - gap >= window, JSON.stringify(training));
+    assert.ok(samples * (1 - held) >= length, JSON.stringify(training));
+    assert.ok(samples * held - length >= length, JSON.stringify(training));
   }
 });
 

@@ -9,7 +9,7 @@ import { VECTORS } from "./vectors.js";
 for (const { training, cut, how, inputs: width, shape } of VECTORS.recipes.good) {
   test(`a recipe is read as Python reads it: ${JSON.stringify(training)}`, () => {
     const recipe = parseRecipe(training);
-    assert.deepEqual([recipe.window, recipe.step, recipe.heldOut, recipe.gap, recipe.hertz], cut);
+    assert.deepEqual([recipe.windowSamples, recipe.step, recipe.heldOut, recipe.gap, recipe.hertz], cut);
     assert.deepEqual([recipe.epochs, recipe.batch, recipe.rate, String(recipe.seed)], how);
     assert.equal(inputs(recipe), width);
     assert.deepEqual(modelShape(recipe), shape);
@@ -32,9 +32,10 @@ for (const { training, error, message } of VECTORS.recipes.bad) {
 
 for (const [change, said] of /** @type {[object, RegExp][]} */ ([
   [{ learner: "conv", features: "flat" }, /convolutional/],
-  [{ learner: "module", module: "pkg.nets:Net" }, /own code \(pkg\.nets:Net\)/],
-  [{ layers: ["conv 8 9", "relu", "pool 4", "linear 2"], features: "flat" }, /convolutional/],
-  [{ learner: "own", module: "mine.forest:Forest", features: "windows" }, /own code \(mine\.forest:Forest\), which a web page does not run/],
+  [{ learner: "pkg.nets:Net" }, /own code \(pkg\.nets:Net\)/],
+  [{ layers: ["conv 8 9", "relu", "pool 4", 4], features: "flat" }, /convolutional/],
+  [{ learner: "mine.forest:Forest", features: "windows" }, /own code \(mine\.forest:Forest\), which a web page does not run/],
+  [{ learner: "torch functions" }, /own code \(torch functions\)/],
   [{ target: "value" }, /learns values, and this page learns labels only/],
   [{ target: "value", loss: "huber" }, /learns values/],
   [{ loss: "mine.losses:focal" }, /names a loss, and this page knows the cross entropy only/],
@@ -76,7 +77,7 @@ test("a seed may be larger than a double holds", () => {
 });
 
 test("a learner of another shape than the task's is refused, and the array named", () => {
-  const recipe = parseRecipe({ labels: ["a", "b"], hidden: [3], channels: 1 });
+  const recipe = parseRecipe({ labels: ["a", "b"], layers: [3], channels: 1 });
   const shape = modelShape(recipe);
   assert.throws(() => makeLearner(recipe, shape.slice(0, 3)), { name: "ModelMismatch", message: /nothing where training makes '2\.bias' of 2/ });
   assert.throws(() => makeLearner(recipe, [["0.weight", [3, 8]], ...shape.slice(1)]), { name: "ModelMismatch", message: /'0\.weight' of 3 x 8/ });
@@ -85,20 +86,20 @@ test("a learner of another shape than the task's is refused, and the array named
 
 test("what people ask of phones is bearable", () => {
   for (const { training } of VECTORS.recipes.good.filter((/** @type {any} */ { training: { epochs = 20 } }) => epochs <= 100)) requireBearable(parseRecipe(training));
-  requireBearable(parseRecipe({ labels: ["1", "2", "3", "4", "5", "6"], hidden: [1000], channels: 6, window: 45, features: "flat", epochs: 200 }));
+  requireBearable(parseRecipe({ labels: ["1", "2", "3", "4", "5", "6"], layers: [1000], channels: 6, window_samples: 45, features: "flat", epochs: 200 }));
   requireBearable(parseRecipe({ labels: ["a", "b"], learner: "softmax", epochs: 10_000, batch: 1e18 }));
 });
 
 for (const change of [
-  { layers: [...Array(200_000).fill("relu"), "linear 2"] },
-  { hidden: Array(101).fill(1) },
+  { layers: Array(200_000).fill("relu") },
+  { layers: Array(101).fill(1) },
   { labels: Array.from({ length: 100_000 }, (_, place) => `${place}`), learner: "softmax" },
   { labels: ["a".repeat(900_000), "b"] },
   { hertz: 1e18 },
-  { epochs: 10_000, hidden: [10_000] },
-  { hidden: [10_000, 10_000, 10_000] },
-  { batch: 1e18, hidden: [1_000_000], epochs: 1 },
-  { window: 10_000, channels: 10_000, features: "flat", hidden: [1], epochs: 10_000 },
+  { epochs: 10_000, layers: [10_000] },
+  { layers: [10_000, 10_000, 10_000] },
+  { batch: 1e18, layers: [1_000_000], epochs: 1 },
+  { window_samples: 10_000, channels: 10_000, features: "flat", layers: [1], epochs: 10_000 },
 ]) {
   test(`a recipe that would never end, or fill the memory, is refused: ${JSON.stringify(change).slice(0, 60)}`, () => {
     assert.throws(() => requireBearable(parseRecipe({ labels: ["a", "b"], ...change })), { name: "UnsupportedTask", message: /too much for a page/ });

@@ -18,14 +18,14 @@ for (const { name, training, recordings, ...sides } of VECTORS.splits) {
     for (const side of /** @type {const} */ (["train", "heldOut"])) {
       const { windows, labels } = split[side];
       assert.deepEqual([...labels], sides[side].labels);
-      assert.deepEqual([windows.count, windows.length, windows.channels], [labels.length, recipe.window, windows.channels]);
+      assert.deepEqual([windows.count, windows.length, windows.channels], [labels.length, recipe.windowSamples, windows.channels]);
       assertNear(windows.values, sides[side].windows, 1e-6);
       assertNear(fed(split, recipe)[side].inputs, sides[side].inputs, 2e-5);
     }
   });
 }
 
-const RECIPE = parseRecipe({ labels: ["sit", "walk"], channels: 1, window: 5, hertz: 10, learner: "softmax" });
+const RECIPE = parseRecipe({ labels: ["sit", "walk"], channels: 1, window_samples: 5, hertz: 10, learner: "softmax" });
 
 /** @param {string} label @param {number} count */
 const even = (label, count) => recording({
@@ -67,6 +67,6 @@ test("halves are rounded to even numbers", () => {
 });
 
 test("windows that overlap so much that they would fill the memory are refused with words", () => {
-  const greedy = parseRecipe({ labels: ["sit"], channels: 1, window: 10_000, step: 1, hertz: 10, gap: 0 });
+  const greedy = parseRecipe({ labels: ["sit"], channels: 1, window_samples: 10_000, step: 1, hertz: 10 });
   assert.throws(() => splitRecordings([even("sit", 40_000)], greedy), { name: "DataMalformed", message: /more than this phone can hold/ });
 });

@@ -2,7 +2,7 @@
 import { makeLearner } from "#web/phone/learning/learners.js";
 import { modelShape, parseRecipe } from "#web/phone/learning/recipe.js";
 
-const recipe = parseRecipe({ labels: [..."abcdef"], channels: 3, window: 90, features: "flat", hidden: [1000] });
+const recipe = parseRecipe({ labels: [..."abcdef"], channels: 3, window_samples: 90, features: "flat", layers: [1000] });
 const learner = makeLearner(recipe, modelShape(recipe));
 learner.load(Float64Array.from({ length: 277_006 }, (_, at) => Math.sin(at * 12.9898) / 10));
 const inputs = Float32Array.from({ length: 500 * 270 }, (_, at) => Math.sin(at * 78.233));

@@ -6,7 +6,7 @@ import { evaluate, Jobs, prepare, train } from "#web/phone/learning/jobs.js";
 import { modelShape, parseRecipe } from "#web/phone/learning/recipe.js";
 
 const LABELS = ["slow", "fast"];
-const TRAINING = { labels: LABELS, channels: 2, window: 16, step: 4, gap: 4, hertz: 20, hidden: [8], epochs: 6, batch: 8, seed: 4, rate: 0.02 };
+const TRAINING = { labels: LABELS, channels: 2, window_samples: 16, step: 4, hertz: 20, layers: [8], epochs: 6, batch: 8, seed: 4, rate: 0.02 };
 const SHAPE = modelShape(parseRecipe(TRAINING));
 const COUNT = SHAPE.reduce((sum, [, sides]) => sum + sides.reduce((product, side) => product * side, 1), 0);
 const WEIGHTS = Float64Array.from({ length: COUNT }, (_, at) => Math.sin(at * 12.9898) / 4);

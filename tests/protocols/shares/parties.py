@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.protocols.exchange import Ask, Reply, ask_directly
 from crowdfl.protocols.profile import SpRecord, TaskSpec, Tools
 from crowdfl.protocols.records import MemoryRecords

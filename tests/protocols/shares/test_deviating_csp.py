@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from crowdfl.crypto.sealing import SigningKey, seal_to
+from crowdfl.crypto.sealing import seal_to
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import (
     BadSignature,
     ChainBroken,

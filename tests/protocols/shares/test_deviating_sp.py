@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from crowdfl.crypto.sealing import verify
+from crowdfl.crypto.signing import verify
 from crowdfl.errors import (
     BadSignature,
     BaseSpent,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import BadSignature, CrowdFLError, ProtocolError, RoundEnded, RoundsExhausted
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.records import Look

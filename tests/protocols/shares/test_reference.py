@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import (
     BadSignature,
     FormatError,

@@ -17,7 +17,7 @@ from math import log2
 
 import numpy as np
 
-from crowdfl.crypto.sealing import commit
+from crowdfl.crypto.commitment import commit
 from crowdfl.crypto.shares.expansion import expand
 from crowdfl.errors import ClaimRefused, RoundEnded
 from crowdfl.protocols import claims

@@ -8,8 +8,8 @@ from typing import Any, cast
 import numpy as np
 
 from crowdfl.crypto.compute import default_backend
-from crowdfl.crypto.sealing import SigningKey
 from crowdfl.crypto.shares.limbs import Bytes
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import CrowdFLError
 from crowdfl.learning.models.learner import Update
 from crowdfl.protocols.profile import TaskSpec, Tools

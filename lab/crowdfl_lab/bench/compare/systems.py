@@ -22,9 +22,9 @@ from crowdfl.crypto.leaves import leaves_of
 from crowdfl.crypto.paillier.pctd import FreshRandomizers
 from crowdfl.crypto.paillier.vector import CipherVector
 from crowdfl.crypto.randomness import SEED_BYTES
-from crowdfl.crypto.sealing import SigningKey
 from crowdfl.crypto.shares.expansion import expand
 from crowdfl.crypto.shares.ring import RunningSum
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.learning.oracle import fedavg
 from crowdfl.protocols.common.keyed import keyed_party
 from crowdfl.protocols.hardened.prifedavg import dither

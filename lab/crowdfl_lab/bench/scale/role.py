@@ -18,7 +18,7 @@ from crowdfl.crypto.blocks import Block
 from crowdfl.crypto.compute import Backend, Kernel, Progress, Threads
 from crowdfl.crypto.paillier.kernels import Combine, FixedBasePower, PartialDecrypt
 from crowdfl.crypto.paillier.pctd import FreshRandomizers
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.protocols.exchange import Reply, ask_directly
 from crowdfl.protocols.hardened.manifest import HardenedUpload
 from crowdfl.protocols.hardened.opening import OpenRequest

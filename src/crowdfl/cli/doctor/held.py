@@ -20,6 +20,7 @@ from crowdfl.storage.settings_file import role_of
 _ADVICE = {
     WhyHeld.ENDED: "the service erases it within the hour; if it does not run, `crowdfl {role} task purge`",
     WhyHeld.PAST: "SP never said that it is over: `crowdfl {role} task purge`, or wait for a day of sightings",
+    WhyHeld.UNREADABLE: "`crowdfl {role} task list` says why; run the version that wrote it, or a later one",
     WhyHeld.UNKNOWN: "left by a creation that never ended: swept after a week; is `database` the right one?",
 }
 

@@ -12,7 +12,6 @@ import typer
 from crowdfl.cli.output import (
     Json,
     JsonLines,
-    Module,
     OwnLearnerName,
     OwnLossName,
     clean,
@@ -21,9 +20,10 @@ from crowdfl.cli.output import (
     tell_code,
     write_rows,
 )
+from crowdfl.cli.task.links import code_in_letters, write_codes, write_links
+from crowdfl.cli.task.template import task_text
+from crowdfl.cli.task.trials import Try, tell_trials, trial_lines, tried
 from crowdfl.cli.task.views import (
-    Try,
-    code_in_letters,
     compared_words,
     created_words,
     fund_words,
@@ -33,12 +33,6 @@ from crowdfl.cli.task.views import (
     status_words,
     sum_words,
     task_lines,
-    task_text,
-    tell_trials,
-    trial_lines,
-    tried,
-    write_codes,
-    write_links,
 )
 from crowdfl.cli.waiting import waiting
 from crowdfl.documents.links import phone_page
@@ -50,8 +44,8 @@ from crowdfl.protocols.registry import profile_named
 from crowdfl.retry import Backoff
 from crowdfl.roles.dealt import dealt_words
 from crowdfl.roles.defining import defined, explained, invitation_warning, warnings
-from crowdfl.roles.participant.agent import short_state
-from crowdfl.roles.recipe_check import require_for_phones
+from crowdfl.roles.participant.event_words import short_state
+from crowdfl.roles.phones import require_for_phones
 from crowdfl.roles.requester import Campaign
 from crowdfl.roles.sp.people import CONSENT_COLUMNS
 from crowdfl.services.client.opening import (
@@ -75,7 +69,8 @@ _TaskFile = Annotated[Path, typer.Argument(help="A task file, as `crowdfl task n
 _Initial = Annotated[
     Path | None,
     typer.Option(
-        "--initial", help='A model to start from, .safetensors or .npz; with learner = "own" it says what the model is.'
+        "--initial",
+        help="A model to start from, .safetensors or .npz; of people's functions it says what the model is.",
     ),
 ]
 _Reference = Annotated[
@@ -103,7 +98,6 @@ def new(
 def create(
     file: _TaskFile,
     settings: _Settings = _SETTINGS,
-    module: Module = None,
     learner: OwnLearnerName = None,
     loss: OwnLossName = None,
     initial_file: _Initial = None,
@@ -112,12 +106,12 @@ def create(
 ) -> None:
     """Have keys made and post the task. The same file is always the same task: safe to repeat."""
     own = RequesterFile.read(settings)
-    tell_code(module, learner, loss)
+    tell_code(learner, loss)
     with waiting("reading the task and making the initial model", quiet=as_json):
         found = read_task(file)
         start = None if initial_file is None else read_initial(initial_file)
-        definition, initial = defined(file, found, module, learner=learner, loss=loss, initial=start)
-    trials = tried(try_on, definition, initial, (module, learner, loss), quiet=as_json)
+        definition, initial = defined(file, found, learner, loss=loss, initial=start)
+    trials = tried(try_on, definition, initial, (learner, loss), quiet=as_json)
     tell_trials(trials, definition, as_json=as_json)
     with open_requester(own) as requester, waiting("KGC makes the task's keys", quiet=as_json):
         task = requester.create(definition, initial)
@@ -134,7 +128,6 @@ def create(
 @app.command()
 def explain(
     file: _TaskFile,
-    module: Module = None,
     learner: OwnLearnerName = None,
     loss: OwnLossName = None,
     initial_file: _Initial = None,
@@ -142,12 +135,12 @@ def explain(
     as_json: Json = False,
 ) -> None:
     """Show what a task's settings lead to, before anything is made: widths, chances, what is dealt, and warnings."""
-    tell_code(module, learner, loss)
+    tell_code(learner, loss)
     start = None if initial_file is None else read_initial(initial_file)
-    definition, initial = defined(file, read_task(file), module, learner=learner, loss=loss, initial=start)
+    definition, initial = defined(file, read_task(file), learner, loss=loss, initial=start)
     found, trials = (
         explained(definition.dated(time.time())),
-        tried(try_on, definition, initial, (module, learner, loss), quiet=as_json),
+        tried(try_on, definition, initial, (learner, loss), quiet=as_json),
     )
     lines = [f"profile        {found.profile}, {found.parameters} parameters", found.widths]
     lines += [f"dealt by KGC   {found.dealt}"] if found.dealt else []
@@ -347,13 +340,12 @@ def console(
 
 
 @app.command()
-def run(  # noqa: PLR0913, PLR0917 -- each is an option
+def run(
     file: _TaskFile,
     invitations: _Folder,
     model: Annotated[Path, typer.Argument(help="Where to write the final model: .safetensors or .npz.")],
     people: Annotated[int, typer.Option("--people", "-n", min=3, help="How many to invite and to wait for.")] = 5,
     settings: _Settings = _SETTINGS,
-    module: Module = None,
     learner: OwnLearnerName = None,
     loss: OwnLossName = None,
     try_on: Try = None,
@@ -363,14 +355,14 @@ def run(  # noqa: PLR0913, PLR0917 -- each is an option
     """Create a task, invite people, fund it once they have joined, and follow it until the money is settled."""
     require_model_path(model)
     own = RequesterFile.read(settings)
-    tell_code(module, learner, loss)
-    definition, initial = defined(file, read_task(file), module, learner=learner, loss=loss)
-    trials = tried(try_on, definition, initial, (module, learner, loss), quiet=as_json)
+    tell_code(learner, loss)
+    definition, initial = defined(file, read_task(file), learner, loss=loss)
+    trials = tried(try_on, definition, initial, (learner, loss), quiet=as_json)
     tell_trials(trials, definition, as_json=as_json)
 
     own_data = None
     if reference is not None:
-        own_data = LocalTrainer(reference, definition.training, module, learner=learner, loss=loss)
+        own_data = LocalTrainer(reference, definition.training, learner, loss=loss)
         own_data.prepare(definition.shape)
 
     def save(definition: Definition, arrays: Weights) -> str:

@@ -1,41 +1,17 @@
-"""What `crowdfl task` shows and writes: lists, states and orders in words, the task file to start from, links and codes."""
+"""What `crowdfl task` shows: a task's state, money and orders, in words."""
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from importlib import import_module
-from pathlib import Path
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Any
 
-import typer
-
-from crowdfl.cli.output import clean
-from crowdfl.cli.waiting import waiting
-from crowdfl.documents.signed import Definition
-from crowdfl.effects import idle_settings
-from crowdfl.errors import CrowdFLError, PackageMissing, ServiceUnavailable
-from crowdfl.learning.datasets.sources import each_person
-from crowdfl.learning.models.shape import Weights
-from crowdfl.learning.recipe import Recipe
-from crowdfl.roles.defining import DECIDED, WATCH_TASK
-from crowdfl.roles.recipe_check import NOT_TRIED, RecipeTrial, norm_advice, try_recipe
+from crowdfl.durations import span_words
+from crowdfl.errors import CrowdFLError, ServiceUnavailable
 from crowdfl.roles.records import EndedBy, Tombstone
 from crowdfl.roles.requester import Requester
 from crowdfl.roles.waiting import Wait, amount_words, waits_for
-from crowdfl.schema import SettingsTable, settable
-from crowdfl.services.client.opening import link_of
 from crowdfl.settings import (
-    AskerSettings,
-    ConsentSettings,
-    PlanSettings,
-    TaskFile,
-    TaskSettings,
-    TextsSettings,
-    TrainingSettings,
     money_words,
 )
-from crowdfl.storage.settings_texts import commented, template_text
-from crowdfl.task_tables import COMMON_SETTINGS, OWN_SETTINGS, STEP, STEP_NAMES
-from crowdfl.text import span_words
 
 SUMS = ("pending", "paid_in", "offered", "earned", "returned")
 _LONGEST = 76  # of a purpose, in 80 columns
@@ -199,160 +175,3 @@ def _more(waited: Wait, task: str, status: Mapping[str, Any], now: float) -> str
     if waited.code == "you":
         return f": `crowdfl task resume {task}`"
     return ""
-
-
-Try = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--try",
-        metavar="DATA",
-        help="Somebody's data, such as npz:FILE#USER, or everyone's, such as csv:FOLDER: training on it shows whether the "
-        "task and its `max_norm` fit. Repeatable.",
-    ),
-]
-
-
-def tried(
-    data: Sequence[str] | None,
-    definition: Definition,
-    initial: Weights,
-    code: tuple[str | None, str | None, str | None] = (None, None, None),
-    *,
-    quiet: bool,
-) -> list[RecipeTrial]:
-    """Each of them, or what does not fit. `code` is what was named for a module, a learner and a loss."""
-    module, learner, loss = code
-    found = []
-    for one in (spec for text in data or () for spec in each_person(text)):
-        with waiting(f"trying the task on {one}", quiet=quiet):
-            found.append(try_recipe(definition, initial, one, module, learner=learner, loss=loss))
-    return found
-
-
-def trial_lines(trials: Sequence[RecipeTrial], definition: Definition) -> list[str]:
-    lines = [line for one in trials for line in (one.told, *(f"note: {words}" for words in one.warnings))]
-    lines += [advice] if (advice := norm_advice(trials, definition)) else []
-    return lines or ([] if Recipe.of(definition.training).takes_functions else [NOT_TRIED])
-
-
-def tell_trials(trials: Sequence[RecipeTrial], definition: Definition, *, as_json: bool) -> None:
-    """On standard error: a command's answer stands alone on standard output."""
-    for line in () if as_json else trial_lines(trials, definition):
-        typer.echo(clean(line), err=True)
-
-
-_FOR_OTHERS = {"module", "form", "scale_inputs", "target", "proximal"}  # for code, values and people of other kinds
-_NOT_AT_FIRST = _FOR_OTHERS | {"hidden", "layers", "standardise", "held_out"}  # at their defaults, as comments
-
-_KEYED_READERS = "The requester reads the last average; every participant reads the others."
-
-_HEAD = """\
-# A task: every setting. A line that begins with "# name =" shows what holds if it is left out.
-"""
-_FEW = """\
-# What a person decides. `crowdfl task new --all` prints every setting, with what holds where it is left out.
-"""
-_ABOUT_STEP = "What readers make of a round's average; a table as this, without the #: docs/shares.md.\n"
-_ABOUT_WHO = """\
-# People read this before they join, and nothing proves it: tell them the beginning of your key by another way.
-"""
-_ABOUT_PLAN = """\
-# As it stands this is a trial: rounds run as soon as `min_participants` have joined and all who have joined have sent.
-"""
-_ABOUT_CONSENT = """\
-# With both, whoever joins signs that they agree; with neither, nobody is asked.
-"""
-_ABOUT_TEXTS = "For each language that people read besides; a table as this, without the #.\n"
-_ABOUT_DATA = """\
-# `labels`, `channels`, `window` and `hertz` say which data people need: these are the watch data's (watch:0 to watch:9).
-# `crowdfl train --look --data DATA` prints them for yours; `crowdfl task create --try DATA` checks it before anyone is asked.
-"""
-
-
-def task_text(profile: str = "shares", *, every: bool = True) -> str:
-    """A task file to start from: every setting, or what a person decides."""
-    task, own = dict(WATCH_TASK["task"]), dict(WATCH_TASK["settings"]) | {"profile": profile}
-    decided = {section: list(names) for section, names in DECIDED.items()}
-    if profile != "shares":
-        task["readers"] = _KEYED_READERS
-        own = {name: value for name, value in own.items() if name not in OWN_SETTINGS["shares"]} | {"max_samples": 1000}
-        decided["settings"].append("max_samples")
-        decided["profile"] = []
-    return _every(task, own) if every else _decided(task, own, decided)
-
-
-def _decided(task: Mapping[str, Any], own: Mapping[str, Any], names: Mapping[str, Collection[str]]) -> str:
-    profile = own["profile"]
-    settings = {"window": TaskSettings.model_fields["window"].default} | dict(own)
-    training = _start(TrainingSettings) | dict(WATCH_TASK["training"])
-    sections: list[tuple[str, type[SettingsTable], Mapping[str, Any], Collection[str]]] = [
-        ("[who]", AskerSettings, {"name": ""}, names["who"]),
-        ("[settings]", TaskSettings, settings, names["settings"]),
-        (f"[{profile}]", TaskSettings, settings, names["profile"]),
-        ("[plan]", PlanSettings, {}, names["plan"]),
-        ("[training]", TrainingSettings, training, names["training"]),
-    ]
-    head = f"{_FEW}{template_text(TaskFile, task, names=names['task'], short=True)}"
-    parts = [f"\n{title}\n{template_text(model, own, names=some, short=True)}" for title, model, own, some in sections]
-    return head + "".join(part.rstrip("\n") + "\n" for part in parts)
-
-
-def _every(task: Mapping[str, Any], own: Mapping[str, Any]) -> str:
-    profile = own["profile"]
-    idle = idle_settings(TaskSettings(**own))
-    chosen = {name: value for name, value in _start(TaskSettings).items() if name not in idle} | dict(own)
-    training = {name: value for name, value in _start(TrainingSettings).items() if name not in _NOT_AT_FIRST} | dict(
-        WATCH_TASK["training"]
-    )
-    tables = {name for name in OWN_SETTINGS[profile] if name not in STEP_NAMES}
-    step = "".join(f"{commented(short, settable(TaskSettings)[name])}\n" for name, short in STEP_NAMES.items())
-    steps = f"\n# [shares.{STEP}]  {_ABOUT_STEP}{step}" if profile == "shares" else ""
-    own_table = (
-        f"# {settable(TaskFile)[profile].description}\n[{profile}]\n{template_text(TaskSettings, chosen, names=tables)}"
-    )
-    return (
-        f"{_HEAD}{template_text(TaskFile, task)}"
-        f"\n[settings]\n{template_text(TaskSettings, chosen, names=COMMON_SETTINGS)}"
-        f"\n{own_table}{steps}"
-        f"\n[who]\n{_ABOUT_WHO}{template_text(AskerSettings, {})}"
-        f"\n[plan]\n{_ABOUT_PLAN}{template_text(PlanSettings, _start(PlanSettings))}"
-        f"\n[consent]\n{_ABOUT_CONSENT}{template_text(ConsentSettings, {})}"
-        f"\n# [texts.de]  {_ABOUT_TEXTS}{template_text(TextsSettings, {})}"
-        f"\n[training]\n{_ABOUT_DATA}{template_text(TrainingSettings, training)}"
-    )
-
-
-def _start(model: type[SettingsTable]) -> dict[str, Any]:
-    return {name: field.default for name, field in settable(model).items() if field.default is not None}
-
-
-template = task_text()
-
-
-def write_links(invitations: Iterable[Path], page: str) -> list[Path]:
-    """invitation-3.txt beside invitation-3.json, and so on."""
-    return [_write(path.with_suffix(".txt"), f"{link_of(path, page)}\n".encode()) for path in invitations]
-
-
-def write_codes(invitations: Iterable[Path], page: str) -> list[Path]:
-    """The same as pictures, invitation-3.svg."""
-    return [_write(path.with_suffix(".svg"), _qr().qr_svg(link_of(path, page))) for path in invitations]
-
-
-def code_in_letters(link: str) -> str:
-    return str(_qr().qr_terminal(link))
-
-
-def _write(path: Path, data: bytes) -> Path:
-    """Private; without waiting for the disk, since it can be made again from its invitation."""
-    path.unlink(missing_ok=True)
-    path.touch(0o600, exist_ok=False)
-    path.write_bytes(data)
-    return path
-
-
-def _qr() -> Any:  # noqa: ANN401 -- a module that not every install can load
-    try:
-        return import_module("crowdfl.web.qr")
-    except ModuleNotFoundError as missing:
-        raise PackageMissing(f"QR codes need {missing.name}: `pip install segno`") from None

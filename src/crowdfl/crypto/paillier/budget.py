@@ -54,7 +54,7 @@ class WidthBudget:
         if self.slots < 1:
             raise WidthBudgetExceeded(
                 f"a slot needs {self._slot_bits_with(1)} bits and |N| = {self.key_bits} holds {self.key_bits - 1}:\n"
-                f"{self.explain()}\nlower max_participants, max_samples, clip, decimals or mask_bits, or take a longer key"
+                f"{self.explain()}\nlower max_participants, max_samples, clip or decimals, or take a longer key"
             )
 
     @cached_property

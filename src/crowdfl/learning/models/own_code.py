@@ -114,26 +114,19 @@ def _current_folder_first() -> Iterator[None]:
 
 
 class OwnLearner:
-    """`inputs` is the shape of one sample. `outputs` counts labels, or values."""
+    """A class that trains itself, tried when it is made: mistakes show before anyone joins.
+
+    `inputs` is the shape of one sample. `outputs` counts labels, or values."""
 
     def __init__(self, name: str, learner: Any, inputs: Sequence[int], outputs: int, *, values: bool) -> None:  # noqa: ANN401
         self._name, self._learner, self._outputs, self._values = name, learner, outputs, values
         missing = [one for one in _NEEDED if not callable(getattr(learner, one, None))]
         if missing:
-            raise OwnCodeError(f"{name} is not a learner: it has no {', '.join(f'{one}()' for one in missing)}")
+            needed = ", ".join(f"{one}()" for one in missing)
+            raise OwnCodeError(f"{name} is no torch.nn.Module, and no learner either: it has no {needed}")
         self._shape = self._found_shape()
         self._check_loading()
         self.predict(np.zeros((_ROWS, *inputs), dtype=np.float32))
-
-    @classmethod
-    def named(
-        cls, name: str, inputs: Sequence[int], outputs: int, *, values: bool, offered: Mapping[str, Any]
-    ) -> "OwnLearner":
-        """Construct `package.module:Class` and try it: mistakes show before anyone joins."""
-        found = load_code(name)
-        if not isinstance(found, type):
-            raise OwnCodeError(f"{name} is not a class: a learner is package.module:Class")
-        return cls(name, constructed(name, found, offered), inputs, outputs, values=values)
 
     @property
     def shape(self) -> ModelShape:

@@ -5,6 +5,7 @@ sent: every participant installs it and names it again.
 """
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -31,14 +32,25 @@ _RAW = ': with features = "windows", the shape is (window, channels)'  # what a 
 _WRITTEN = "`linear N`, `conv N K`, `pool K`, `relu` or `tanh`"
 
 
-def mlp(hidden: Sequence[int], labels: int) -> list[str]:
-    """The layers of a network with these hidden sizes and ReLU between: `["linear 32", "relu", "linear 7"]`."""
-    return [layer for size in hidden for layer in (f"linear {size}", "relu")] + [f"linear {labels}"]
+def with_last(layers: Sequence[int | str], outputs: int) -> list[str]:
+    """A task's `layers` in words, a width with ReLU behind it, and the last one: `["linear 32", "relu", "linear 7"]`."""
+    words = [word for layer in layers for word in ((layer,) if isinstance(layer, str) else (f"linear {layer}", "relu"))]
+    if words and words[-1].startswith("linear"):
+        raise SettingsError(
+            f"the last of `layers` is {words[-1]!r:.60}; the one with an output per label follows by itself: leave it out"
+        )
+    return [*words, f"linear {outputs}"]
 
 
 def convolutional(labels: int) -> list[str]:
     """Two short convolutions over time and one linear layer: 6,502 parameters for 90 samples of 3 channels and 6 labels."""
-    return ["conv 16 5", "relu", "pool 2", "conv 32 5", "relu", "pool 2", f"linear {labels}"]
+    return with_last(["conv 16 5", "relu", "pool 2", "conv 32 5", "relu", "pool 2"], labels)
+
+
+def is_torch_module(found: type) -> bool:
+    """Without loading torch, which such a class has loaded."""
+    torch: Any = sys.modules.get("torch")
+    return torch is not None and issubclass(found, torch.nn.Module)
 
 
 def _need_torch() -> None:
@@ -102,8 +114,6 @@ def own_module(name: str, inputs: int | tuple[int, ...], labels: int, seed: int)
     import torch
 
     found = load_code(name)
-    if not (isinstance(found, type) and issubclass(found, torch.nn.Module)):
-        raise SettingsError(f"{name} is not a subclass of torch.nn.Module")
     with torch.random.fork_rng(devices=[]):  # leaves the caller's random state unchanged
         torch.manual_seed(seed)
         try:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from crowdfl.crypto.compute import Backend, Read, Work, run_work
-from crowdfl.crypto.sealing import verify
+from crowdfl.crypto.signing import verify
 from crowdfl.errors import BadSignature, ProtocolError, TooFewParticipants
 
 _SIGNATURE_WEIGHT = 1 << 16  # to check one takes as long as to go over so many bytes

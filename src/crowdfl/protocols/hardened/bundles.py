@@ -5,7 +5,8 @@ from gmpy2 import mpz
 from crowdfl.crypto.paillier import pctd
 from crowdfl.crypto.paillier.pctd import PublicKey
 from crowdfl.crypto.randomness import SEED_BYTES, secret_bytes
-from crowdfl.crypto.sealing import AudienceKey, SigningKey
+from crowdfl.crypto.sealing import AudienceKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.profile import Dealing
 

@@ -3,7 +3,7 @@
 SP carries it, and can withhold it. CSP still opens to the requester a sum that it has opened before, and attests claims.
 """
 
-from crowdfl.crypto.sealing import SigningKey, verify
+from crowdfl.crypto.signing import SigningKey, verify
 from crowdfl.errors import FormatError
 from crowdfl.protocols.common.binding import bind
 from crowdfl.protocols.messages import Message

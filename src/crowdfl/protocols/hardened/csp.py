@@ -12,7 +12,8 @@ from dataclasses import replace
 from functools import partial
 
 from crowdfl.crypto.randomness import SEED_BYTES
-from crowdfl.crypto.sealing import AudienceKey, SigningKey
+from crowdfl.crypto.sealing import AudienceKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import (
     BackendUnavailable,
     BadSignature,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from crowdfl.crypto.compute import Backend
 from crowdfl.crypto.paillier.pctd import PublicKey
 from crowdfl.crypto.paillier.vector import form_bytes
-from crowdfl.crypto.sealing import SigningKey, verify
+from crowdfl.crypto.signing import SigningKey, verify
 from crowdfl.errors import BadSignature
 from crowdfl.protocols.common.binding import bind
 from crowdfl.protocols.common.manifest import require_listed, require_signed

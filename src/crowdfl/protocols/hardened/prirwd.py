@@ -26,6 +26,7 @@ from gmpy2 import mpz
 
 from crowdfl.crypto.blocks import Block, to_ints
 from crowdfl.crypto.coins import Coins, log_uniform
+from crowdfl.crypto.commitment import commit
 from crowdfl.crypto.paillier.budget import WidthBudget, bits
 from crowdfl.crypto.paillier.kernels import MultiPow
 from crowdfl.crypto.paillier.packing import Packing
@@ -34,7 +35,6 @@ from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
 from crowdfl.crypto.paillier.wide_ints import WideInts
 from crowdfl.crypto.public_coins import public_permutation, public_stream
 from crowdfl.crypto.randomness import SEED_BYTES
-from crowdfl.crypto.sealing import commit
 from crowdfl.errors import ProtocolError, SettingsError
 from crowdfl.protocols.claims import RewardEnvelope, RewardForm
 from crowdfl.protocols.common.sdiv import HardenedSdivSp, SdivWidths, mask_sizes

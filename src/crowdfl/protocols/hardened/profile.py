@@ -11,7 +11,8 @@ from gmpy2 import mpz
 from crowdfl.crypto.paillier.packing import Packing
 from crowdfl.crypto.paillier.pctd import KeyShare
 from crowdfl.crypto.paillier.vector import CipherVector, Unchecked
-from crowdfl.crypto.sealing import AudienceKey, SigningKey
+from crowdfl.crypto.sealing import AudienceKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import (
     CrowdFLError,
     FormatError,

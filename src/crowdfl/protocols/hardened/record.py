@@ -6,7 +6,7 @@ hand, prove that CSP was set back, or cheats.
 
 from dataclasses import replace
 
-from crowdfl.crypto.sealing import SigningKey, verify
+from crowdfl.crypto.signing import SigningKey, verify
 from crowdfl.errors import ProtocolError
 from crowdfl.protocols.messages import Limits, Message, RoundRequest
 

@@ -16,7 +16,7 @@ from crowdfl.crypto.paillier import pctd
 from crowdfl.crypto.paillier.budget import WidthBudget, bits
 from crowdfl.crypto.paillier.pctd import KeyShare, PrivateKey, PublicKey
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import (
     FormatError,
     InvalidKey,

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import NotReady, ProtocolError, SettingsError, UploadRejected
 from crowdfl.privacy import AverageNoise, noise_length
 from crowdfl.protocols import claims

@@ -14,7 +14,8 @@ from typing import Any, Protocol
 from crowdfl.crypto.blocks import Block
 from crowdfl.crypto.compute import Progress
 from crowdfl.crypto.paillier.pctd import FreshRandomizers, PublicKey, RandomizerSource
-from crowdfl.crypto.sealing import ReaderKey, SigningKey
+from crowdfl.crypto.sealing import ReaderKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.destination import Destination, checked
 from crowdfl.documents.signed import (
     Appointment,

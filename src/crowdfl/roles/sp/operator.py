@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from crowdfl.errors import RoundNotOpen, SettingsError, TaskNotEnded, UnknownParticipant
+from crowdfl.errors import RoundNotOpen, SettingsError, TaskNotEnded, TaskUnreadable, UnknownParticipant
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ports import Clock, SpStore
 from crowdfl.roles.records import (
@@ -19,6 +19,7 @@ from crowdfl.roles.records import (
     StoredTask,
     TaskState,
     Tombstone,
+    UnreadableTask,
 )
 from crowdfl.roles.retention import Held
 from crowdfl.roles.sp.core import ENDED, LedgerPorts
@@ -187,6 +188,21 @@ def payment_rows(store: SpStore, payments: Iterable[StoredPayment], now: float |
         own = (payment.task, payment.who, *money, *stands, payment.amount, payment.word)
         rows.append(dict(zip(PAYMENT_COLUMNS, (*own, *about[payment.task].shown(payment.who)), strict=True)))
     return rows
+
+
+def held_rows(store: SpStore, unread: UnreadableTask) -> list[Row]:
+    """Instalments of a task that cannot be read: none of them runs. In which currency, nobody can say."""
+    note = f"held: {unread.why}"
+    try:
+        found = store.payments(unread.task)
+    except TaskUnreadable:
+        found = []
+    rows = [
+        (one.task, one.who, f"{in_cents(one.amount):f}", "", str(one.state), 0, one.attempts, one.key, note)
+        for one in found
+    ]
+    rows = rows or [(unread.task, "", "", "", "", 0, 0, "", note)]
+    return [dict.fromkeys(PAYMENT_COLUMNS, "") | dict(zip(PAYMENT_COLUMNS, row, strict=False)) for row in rows]
 
 
 class _PayerView:

@@ -4,13 +4,14 @@ A subscription names an address that SP will post to, so that a phone must not c
 has listed, by HTTPS, and nothing else. Messages say that a round is open, or about to close, and nothing about whom or what.
 """
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
 
 from crowdfl.crypto.webpush import AUTH_BYTES, browser_key
-from crowdfl.errors import Forbidden, FormatError
+from crowdfl.errors import Forbidden, FormatError, TaskUnreadable
 from crowdfl.roles.records import RoundState, StoredSubscription, TaskState
 from crowdfl.roles.sp.core import SpCore
 from crowdfl.settings import is_host
@@ -91,7 +92,11 @@ class Reminders:
     def due(self) -> list[Reminder]:
         """Each is given out once, by one process, and is durably given out before it is sent: at most once."""
         tasks = [stored.task for stored in self._store.tasks() if stored.state == TaskState.RUNNING]
-        return [reminder for task in tasks for reminder in self._of_task(task)]
+        found = []
+        for task in tasks:
+            with contextlib.suppress(TaskUnreadable):
+                found += self._of_task(task)
+        return found
 
     def _of_task(self, task: str) -> list[Reminder]:
         last = self._core.last_round(task)

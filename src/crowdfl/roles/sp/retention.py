@@ -1,12 +1,12 @@
-"""What SP holds of its tasks, on disk and in its database; how it is erased; how KGC and CSP are told that a task is over.
+"""What SP holds of a task, on disk and in its database, erased once the task is settled.
 
 Not needed after a task's end: the key share, what was dealt for rounds, what a round left to the next, mask seeds, uploads,
 CSP's replies, parts of uploads. What a round made for its readers (averages and rewards, sealed to them) and the initial
 weights are results: they stay until the operator purges them, as does, sealed, where people not paid yet are to be paid. Names,
 books and payments always stay.
 
-Settling (`settlement`) makes a task's end durable. From then on `tick` erases, and tells until both peers have acknowledged,
-across restarts; `sweep` finds what a crash left.
+Settling (`settlement`) makes a task's end durable. From then on `tick` erases, and has the others told (`end_notices`), across
+restarts; `sweep` finds what a crash left.
 """
 
 import contextlib
@@ -14,22 +14,19 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from crowdfl.crypto.sealing import SigningKey
-from crowdfl.documents.signed import TaskEnd
-from crowdfl.errors import CrowdFLError, NotReady, ServiceError, UnknownTask
-from crowdfl.retry import Attempts, Backoff
+from crowdfl.errors import NotReady, TaskUnreadable, UnknownTask
 from crowdfl.roles.dealt import DealtFiles, is_dealt_file, round_of
 from crowdfl.roles.guard import Guard
-from crowdfl.roles.ports import Blobs, EndPeer, SpStore
+from crowdfl.roles.ports import Blobs, SpStore
 from crowdfl.roles.records import EndedBy, StoredTask, TaskState, Tombstone
 from crowdfl.roles.retention import RESULTS, Held, Retention, key_shares
 from crowdfl.roles.sp.core import LedgerPorts
 from crowdfl.roles.sp.csp_link import forget_replies
+from crowdfl.roles.sp.end_notices import EndNotices
 from crowdfl.roles.sp.people import erase_gone
 from crowdfl.roles.sp.results import KINDS, is_surplus
 from crowdfl.roles.sp.tasks import cancel_task
 
-_RESTS = Backoff(first=10.0, longest=3600.0)
 _KINDS = {"uploads": "uploads", "replies": "replies", "left_over": "left-overs"}  # by the folder of a round
 
 
@@ -59,17 +56,13 @@ class NoParts:
 
 @dataclass
 class SpRetention(Retention[SpStore]):
-    """`peers` are KGC and CSP, by name; a command beside the service tells nobody."""
+    """Without `notices`, as of a command beside the service, nobody is told."""
 
     blobs: Blobs
     guard: Guard
     parts: Parts
-    signing: SigningKey | None = field(default=None, kw_only=True, repr=False)
-    peers: Mapping[str, EndPeer] = field(default_factory=dict, kw_only=True)
-    rests: Backoff = field(default=_RESTS, kw_only=True)
-    on_failure: Callable[[str, str, Exception], None] = field(default=lambda _task, _peer, _failure: None, kw_only=True)
+    notices: EndNotices | None = field(default=None, kw_only=True)
     is_sure: Callable[[], bool] = field(default=lambda: True, kw_only=True)  # of the clock
-    _resting: dict[tuple[str, str], Attempts] = field(default_factory=dict, init=False, repr=False)
     _erased: set[str] = field(default_factory=set, init=False, repr=False)  # by this process
 
     over = TaskState.SETTLED
@@ -124,13 +117,13 @@ class SpRetention(Retention[SpStore]):
                 self.parts.remove(key, number)
         for name in filter(is_dealt_file, self.bundles.listing()):
             task, _, file = name.partition(".dealt.")
-            with contextlib.suppress(UnknownTask):
+            with contextlib.suppress(UnknownTask, TaskUnreadable):
                 if self._is_over(task, round_of(self.store.task(task).opened, int(file))):
                     self.bundles.delete(name)
         for name in self.blobs.listing():
             task, *place = name.split("/")
             if len(place) == 4 and place[2] in KINDS:
-                with contextlib.suppress(NotReady):
+                with contextlib.suppress(NotReady, TaskUnreadable):
                     if is_surplus(self.store.round(task, int(place[1])), *place[2:]):
                         self.blobs.delete(name)
 
@@ -142,33 +135,9 @@ class SpRetention(Retention[SpStore]):
         for task in fresh:
             self.erase_if_held(task, held)
             self._erased.add(task)
-        for stored in settled:
-            for name in stored.unnotified(self.peers):
-                self._tell(stored, name)
+        if self.notices is not None:
+            self.notices.tell(settled)
         return False
-
-    def document(self, stored: StoredTask) -> str:
-        """The end of a task, signed; the same words whenever it is sent."""
-        if self.signing is None:
-            raise NotReady("this process has no key to sign the end of a task with")
-        why = stored.end.why if stored.end is not None else "settled"
-        return TaskEnd(stored.task, why, stored.ended_at or 0.0).sign(self.signing)
-
-    def _tell(self, stored: StoredTask, name: str) -> None:
-        """A peer that is away rests for all tasks; one that refuses this message, for this task."""
-        if any(key in self._resting and self._resting[key].is_resting for key in (("", name), (stored.task, name))):
-            return
-        try:
-            self.peers[name].end(stored.task, self.document(stored))
-        except UnknownTask:  # restored from a backup of before, or never told: it has nothing to erase
-            pass
-        except (CrowdFLError, OSError) as failure:
-            key = ("" if isinstance(failure, ServiceError | OSError) else stored.task, name)
-            self._resting.setdefault(key, self.rests.start()).fail()
-            self.on_failure(stored.task, name, failure)
-            return
-        self._resting.pop(("", name), None)
-        self.store.change_task(stored.task, **{f"{name}_told_end": self.clock.now()})
 
     def _expire(self, stored: StoredTask) -> None:
         """A pause too. What people have earned they can claim."""
@@ -198,7 +167,7 @@ class SpRetention(Retention[SpStore]):
     def _is_over(self, task: str, number: int) -> bool:
         try:
             return self.store.round(task, number).is_over
-        except NotReady:
+        except (NotReady, TaskUnreadable):
             return False
 
 

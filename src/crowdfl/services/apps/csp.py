@@ -16,7 +16,7 @@ from starlette.background import BackgroundTask
 
 from crowdfl.errors import NotReady, ServiceUnavailable
 from crowdfl.roles.csp import Csp
-from crowdfl.roles.retention import CspRetention
+from crowdfl.roles.csp_retention import CspRetention
 from crowdfl.services.apps.ends import add_end_route
 from crowdfl.services.apps.held import add_held_metrics
 from crowdfl.services.client.breaker import Breaker, PeerPatience

@@ -15,7 +15,7 @@ from prometheus_client import Counter
 from crowdfl.documents.signed import Definition
 from crowdfl.roles.dealt import dealt_sizes
 from crowdfl.roles.kgc import Kgc
-from crowdfl.roles.retention import KgcRetention
+from crowdfl.roles.kgc_retention import KgcRetention
 from crowdfl.services.apps.ends import add_end_route
 from crowdfl.services.apps.held import add_held_metrics
 from crowdfl.services.client.breaker import place_in

@@ -3,6 +3,7 @@
 How long a claim may be follows from its task, and who sends it is known before any of it is read.
 """
 
+import contextlib
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
@@ -16,10 +17,10 @@ from fastapi import Depends, FastAPI, Request, Response
 from fastapi import Path as InPath
 from pydantic import Field
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.envelope import from_base64url
 from crowdfl.documents.signed import ConsentReceipt, digest_of
-from crowdfl.errors import Forbidden
+from crowdfl.errors import Forbidden, TaskUnreadable
 from crowdfl.protocols.uploads import upload_digest
 from crowdfl.roles.records import StoredDeposit, StoredPayment
 from crowdfl.roles.sp.people import compliance, consent_rows
@@ -129,6 +130,9 @@ def create_app(
     app = make_app("sp", tokens, metrics, sp.store.task, folder, background)
     metrics.number("crowdfl_tasks_backing_off", "Tasks whose last step failed", sp.options.failures.count)
     metrics.number("crowdfl_oldest_step_seconds", "For how long a step has been due and not done", sp.oldest_step)
+    metrics.number(
+        "crowdfl_tasks_unreadable", "Tasks that this version cannot read", lambda: len(sp.store.unreadable())
+    )
     metrics.gauge("crowdfl_rounds", "Rounds by state", "state", lambda: _rounds(sp))
     metrics.gauge("crowdfl_deposits", "Deposits by state", "state", lambda: _states(sp.store.deposits()))
     metrics.gauge("crowdfl_payments", "Payments by state", "state", lambda: _states(sp.store.payments()))
@@ -354,4 +358,8 @@ def _states(stored: Sequence[StoredDeposit | StoredPayment]) -> Counter[str]:
 
 
 def _rounds(sp: Sp) -> Counter[str]:
-    return Counter(str(round_.state) for stored in sp.store.tasks() for round_ in sp.store.rounds(stored.task))
+    found = Counter[str]()
+    for stored in sp.store.tasks():
+        with contextlib.suppress(TaskUnreadable):
+            found.update(str(round_.state) for round_ in sp.store.rounds(stored.task))
+    return found

@@ -28,7 +28,7 @@ from pydantic import Field
 
 from crowdfl.crypto.leaves import Leaf
 from crowdfl.crypto.own_files import Mark
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.signed import Receipt
 from crowdfl.errors import (
     BadSignature,

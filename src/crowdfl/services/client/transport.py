@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import CrowdFLError, NotAuthenticated, ReplyUnreadable, ServiceUnavailable
 from crowdfl.retry import Backoff
 from crowdfl.services.client.breaker import Breaker, seconds_left

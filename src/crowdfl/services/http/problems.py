@@ -62,7 +62,7 @@ _BY_STATUS: dict[int, tuple[type[CrowdFLError], ...]] = {
     ),
     426: (errors.WrongProtocol,),
     500: (errors.CrowdFLError,),
-    503: (errors.Cancelled, errors.ServiceUnavailable, errors.StoreUnavailable),
+    503: (errors.Cancelled, errors.ServiceUnavailable, errors.StoreUnavailable, errors.TaskUnreadable),
     507: (errors.StorageFull,),
 }
 _STATUS: dict[type, int] = {kind: status for status, kinds in _BY_STATUS.items() for kind in kinds}

@@ -9,7 +9,7 @@ from typing import TypeVar
 from anyio import to_thread
 from fastapi import Depends, Request
 
-from crowdfl.crypto.sealing import verify
+from crowdfl.crypto.signing import verify
 from crowdfl.errors import BadSignature, Forbidden, NotAuthenticated, UnknownParticipant
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.services.http.auth import PARTICIPANT, REQUESTER_SIGNATURE, RoleToken, Security

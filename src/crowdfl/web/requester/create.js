@@ -22,7 +22,7 @@ const PAUSE_MS = 350;
 /** The steps, and in each its settings; what few people decide, and the rest of a section, is behind "More settings" of its step. @type {Record<string, string[]>} */
 const STEPS = {
   what: ["task.purpose", "who.name", "who.institution", "who.contact", "who.approval", "who.logo", "task.terms", "task.readers"],
-  record: ["training.labels", "training.channels", "training.learner", "training.hidden", "training.features", "training.epochs"],
+  record: ["training.labels", "training.channels", "training.learner", "training.layers", "training.features", "training.epochs"],
   plan: ["settings.min_participants", "settings.max_participants", "plan.start_with", "plan.enrol_until", "plan.start_at",
     "settings.rounds", "plan.every", "settings.window", "plan.closes"],
   pay: ["settings.budget", "settings.currency", "task.claim_window"],

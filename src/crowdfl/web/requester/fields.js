@@ -49,7 +49,15 @@ export function control(field, id) {
 }
 
 /** @param {Input} input @returns {Control} */
-const plain = (input) => ({ element: input, input, get: () => input.value, set: (value) => { input.value = typeof value === "string" ? value : ""; } });
+function plain(input) {
+  const set = (/** @type {Value} */ value) => {
+    const text = typeof value === "string" ? value : "";
+    // Of a task to start from that has what is not offered here, such as code: kept, not replaced unseen.
+    if (input instanceof HTMLSelectElement && ![...input.options].some((one) => one.value === text)) input.append(h("option", { value: text }, text));
+    input.value = text;
+  };
+  return { element: input, input, get: () => input.value, set };
+}
 
 /** @param {Field} field @param {string} id @returns {Input} */
 function inputOf({ section, name, kind, choices, optional, example }, id) {

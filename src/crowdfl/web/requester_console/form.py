@@ -18,7 +18,7 @@ from crowdfl.effects import idle_settings, idle_training
 from crowdfl.errors import CrowdFLError, SettingsError
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.defining import DECIDED, WATCH_TASK, Explanation, defined, explained
-from crowdfl.roles.recipe_check import phone_obstacle
+from crowdfl.roles.phones import phone_obstacle
 from crowdfl.schema import Settings, duration_of, is_section, settable, types_of
 from crowdfl.settings import (
     AskerSettings,
@@ -45,7 +45,7 @@ SECTIONS: Mapping[str, type[Settings]] = MappingProxyType(
 )
 _TEXTS = "texts."  # before the language, of a section with translations
 _LONG = ("purpose", "terms", "readers", "text")
-_LISTS = {"hidden": "numbers", "layers": "lines", "labels": "lines", "sensors": "lines", "questions": "lines"}
+_LISTS = {"layers": "lines", "labels": "lines", "sensors": "lines", "questions": "lines"}
 
 PHONE_TASK: Values = MappingProxyType(
     {
@@ -224,7 +224,7 @@ def _items(name: str, text: str) -> object:
     kept = [part for part in parts if part]
     if name == "questions":
         return [_question(line) for line in kept]
-    if name == "hidden":
+    if name == "layers":
         return [_number(part) for part in kept]
     return kept or ("" if name == "labels" else [])
 

@@ -14,6 +14,7 @@ from crowdfl.learning.recipe import Recipe
 from crowdfl.protocols.profile import Audience
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.requester import Requester
+from crowdfl.settings import LEARNERS
 from crowdfl.storage.model_files import FORMATS, model_description, require_model_path, write_model
 
 _MOST_DATA = 50
@@ -106,7 +107,7 @@ class ModelEvaluation:
 def recipe_shown(training: Mapping[str, Any]) -> Recipe:
     """Of a task whose model this page evaluates: it runs nobody's code, and shows classes. A loss is not needed any more."""
     recipe = Recipe.of(training).changed(loss=None)
-    if recipe.learns_values or recipe.learner in ("module", "own"):
+    if recipe.learns_values or recipe.learner not in LEARNERS:
         raise SettingsError(
             "this page evaluates models of its own kinds that tell labels apart: for this task use `crowdfl task fetch`, then "
             "`crowdfl evaluate`"

@@ -21,7 +21,7 @@ from crowdfl.protocols.shares.round.upload import upload_bytes
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.roles.dealt import dealt_sizes
 from crowdfl.roles.defining import defined, invitation_warning
-from crowdfl.roles.recipe_check import phone_obstacle
+from crowdfl.roles.phones import phone_obstacle
 from crowdfl.roles.requester import Requester
 from crowdfl.roles.waiting import unannounced, waits_for
 from crowdfl.services.client.opening import link_of, read_invitation

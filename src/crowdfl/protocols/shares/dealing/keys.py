@@ -8,7 +8,8 @@ keeps them until both servers have every file that they need, and then destroys 
 import hashlib
 
 from crowdfl.crypto.randomness import SEED_BYTES, secret_bytes
-from crowdfl.crypto.sealing import ReaderKey, SigningKey
+from crowdfl.crypto.sealing import ReaderKey
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import FormatError, KeyMismatch
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.profile import Dealing

@@ -14,10 +14,11 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from crowdfl.crypto.randomness import SEED_BYTES, secret_bytes
-from crowdfl.crypto.sealing import ReaderKey, SigningKey, seal_to, verify
+from crowdfl.crypto.sealing import ReaderKey, seal_to
 from crowdfl.crypto.shares.expansion import expand
 from crowdfl.crypto.shares.noise import discrete_gaussian
 from crowdfl.crypto.shares.ring import RunningSum
+from crowdfl.crypto.signing import SigningKey, verify
 from crowdfl.errors import (
     ChainBroken,
     LengthMismatch,

@@ -12,9 +12,10 @@ from itertools import islice
 
 from crowdfl.crypto.compute import Backend, default_backend, run_work
 from crowdfl.crypto.randomness import SEED_BYTES
-from crowdfl.crypto.sealing import ReaderKey, SigningKey
+from crowdfl.crypto.sealing import ReaderKey
 from crowdfl.crypto.shares.expansion import expand
 from crowdfl.crypto.shares.ring import Long
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import (
     BackendUnavailable,
     BadSignature,

@@ -7,7 +7,7 @@ shown it who is within the bounds, nor keep to itself whom the round has rejecte
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from crowdfl.crypto.sealing import SigningKey, verify
+from crowdfl.crypto.signing import SigningKey, verify
 from crowdfl.errors import ProtocolError
 from crowdfl.protocols.messages import Limits, Message, RoundRequest
 from crowdfl.reasons import Reason

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from crowdfl.crypto.compute import Backend
-from crowdfl.crypto.sealing import ReaderKey, SigningKey, verify
+from crowdfl.crypto.sealing import ReaderKey
+from crowdfl.crypto.signing import SigningKey, verify
 from crowdfl.errors import AlreadyCounted, FormatError, ProtocolError, SealBroken
 from crowdfl.protocols.common.manifest import require_listed, require_signed
 from crowdfl.protocols.exchange import Reply

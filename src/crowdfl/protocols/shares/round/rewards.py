@@ -16,7 +16,7 @@ bytes that it does not know, and SP nothing of CSP's half.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from crowdfl.crypto.sealing import commit
+from crowdfl.crypto.commitment import commit
 from crowdfl.crypto.shares.expansion import expand
 from crowdfl.errors import LengthMismatch
 from crowdfl.protocols.claims import Earned, RewardEnvelope

@@ -18,8 +18,9 @@ import numpy.typing as npt
 
 from crowdfl.crypto.leaves import leaves_bytes, leaves_of
 from crowdfl.crypto.randomness import SEED_BYTES, secret_bytes
-from crowdfl.crypto.sealing import ReaderKey, SigningKey, seal_to, verify
+from crowdfl.crypto.sealing import ReaderKey, seal_to
 from crowdfl.crypto.shares.expansion import expand
+from crowdfl.crypto.signing import SigningKey, verify
 from crowdfl.errors import (
     BadSignature,
     DocumentError,

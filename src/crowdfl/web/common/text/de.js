@@ -112,7 +112,7 @@ export default {
     paper_participant: "Durchschnitte, die eigene Vergütung, jede Vergütung, die sie mithören",
     paper_requester: "Das Modell, jeden Beitrag, den er mithört: Ihm gehört der Schlüssel",
     paper_sp: "Wer wann gesendet hat; angeforderte Vergütungen; jeden Beitrag, zusammen mit einer teilnehmenden Person",
-    paper_csp: "Das gemittelte Modell, die Gesamtzahl, Abstände, Zahlen von Stichproben, Vergütungen, angefordert oder nicht; das Modell derer, die allein zu spät kommen, von mehreren den Durchschnitt",
+    paper_csp: "Das gemittelte Modell, die Gesamtzahl, Abstände, Zahlen von Stichproben, Vergütungen, angefordert oder nicht; wo späte Beiträge bis zur Veröffentlichung zählen, das Modell derer, die allein zu spät kommen, von mehreren den Durchschnitt",
   },
   hidden: {
     every_stranger: "Alles andere",

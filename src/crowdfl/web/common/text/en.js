@@ -112,7 +112,7 @@ export default {
     paper_participant: "Averages, its own rewards, every reward that it overhears",
     paper_requester: "The model, every upload that it overhears: it owns the key",
     paper_sp: "Who uploaded when; claimed rewards; every upload, with one participant",
-    paper_csp: "The averaged model, the total, distances, numbers of samples, rewards, claimed or not; the model of whoever comes late alone, of several the average of theirs",
+    paper_csp: "The averaged model, the total, distances, numbers of samples, rewards, claimed or not; where late uploads are taken until an average is published, the model of whoever comes late alone, of several the average of theirs",
   },
   hidden: {
     every_stranger: "Everything else",

@@ -81,6 +81,7 @@ export default {
     doubt: "zweifelhaft: Runden stehen still, bis sie bestätigt ist",
     moving: "gehen voran",
     failing: { one: "{count} wartet nach einem Fehler; das Protokoll sagt, warum", other: "{count} warten nach einem Fehler; das Protokoll sagt, warum" },
+    unreadable: "von dieser Version nicht lesbar; ihr Geld bleibt liegen: `crowdfl sp task list` sagt, warum",
     free: "{size} frei, {share}",
     none: "keine, seit dieser Prozess läuft",
     some: { one: "{count} oder mehr, seit dieser Prozess läuft", other: "{count} oder mehr, seit dieser Prozess läuft" },

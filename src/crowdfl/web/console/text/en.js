@@ -81,6 +81,7 @@ export default {
     doubt: "in doubt: rounds stand still until it is confirmed",
     moving: "move on",
     failing: { one: "{count} backs off after a failure; the log says why", other: "{count} back off after a failure; the log says why" },
+    unreadable: "cannot be read by this version, and its money is held: `crowdfl sp task list` says why",
     free: "{size} free, {share}",
     none: "none since this process began",
     some: { one: "{count} or more since this process began", other: "{count} or more since this process began" },

@@ -81,6 +81,7 @@ export default {
     doubt: "存疑：确认之前各轮暂停",
     moving: "正常进行",
     failing: { other: "{count} 个在失败后等待重试；原因见日志" },
+    unreadable: "此版本无法读取；其资金保持不动：`crowdfl sp task list` 会说明原因",
     free: "剩余 {size}，{share}",
     none: "本进程启动以来没有",
     some: { other: "本进程启动以来 {count} 个或更多" },

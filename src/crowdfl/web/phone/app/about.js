@@ -26,9 +26,8 @@ export const recordsWithSensors = ({ training }) => [3, 6].includes(training.cha
 
 /** The least seconds of a recording that some is trained on and some held back. @param {DefinitionBody} definition */
 export function leastSeconds({ training }) {
-  const { window = 100, hertz = 50, held_out: held = 0.3 } = training;
-  const gap = training.gap ?? window;
-  return Math.ceil(Math.max(window / (1 - held), (window + gap) / held) / hertz) + 1;
+  const { window_samples: length = 100, hertz = 50, held_out: held = 0.3 } = training;
+  return Math.ceil(Math.max(length / (1 - held), (2 * length) / held) / hertz) + 1;
 }
 
 /** "3 activities, about 2 minutes": each is recorded once. @param {DefinitionBody} definition */

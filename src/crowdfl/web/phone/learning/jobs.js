@@ -81,7 +81,7 @@ function opened({ training, shape, recordings }) {
 export function fed({ train, heldOut }, recipe) {
   const { channels, sensors } = recipe;
   const made = [train, heldOut].map(({ windows }) => features(recipe.features, channelsOf(windows, 0, channels)));
-  const width = featuresPerWindow(recipe.features, recipe.window, channels);
+  const width = featuresPerWindow(recipe.features, recipe.windowSamples, channels);
   const motion = recipe.scaleInputs ? made.map((rows) => scaled(rows, made[0], width)) : made;
   const [mine, other] = [train, heldOut].map(({ windows }, side) => (windows.channels > channels && windows.count
     ? joined(motion[side], beside(channelsOf(windows, channels, windows.channels), sensors.length), windows.count) : motion[side]));

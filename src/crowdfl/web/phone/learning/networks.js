@@ -13,15 +13,17 @@ export const noConvolutions = () =>
 
 /**
  * The layers of a recipe, or why they cannot be built. Softmax regression has none.
- * @param {{ learner: string, hidden: readonly (number | bigint)[], layers: readonly string[], labels: readonly string[] }} recipe
+ * @param {{ learner: string, layers: readonly (string | number | bigint)[], labels: readonly string[] }} recipe
  * @param {number} inputs @returns {Layer[]}
  */
-export function stackOf({ learner, hidden, layers, labels }, inputs) {
+export function stackOf({ learner, layers, labels }, inputs) {
   if (learner === "softmax") return [];
-  const last = `linear ${labels.length}`;
-  const lines = layers.length ? layers : [...hidden.flatMap((size) => [`linear ${size}`, "relu"]), last];
-  const end = lines[lines.length - 1];
-  if (end !== last) throw new SettingsError(`the last layer is '${end.slice(0, 60)}'; ${labels.length} labels need '${last}'`);
+  const words = layers.flatMap((layer) => (typeof layer === "string" ? [layer] : [`linear ${layer}`, "relu"]));
+  const end = words.at(-1) ?? "";
+  if (end.startsWith("linear")) {
+    throw new SettingsError(`the last of \`layers\` is '${end.slice(0, 60)}'; the one with an output per label follows by itself: leave it out`);
+  }
+  const lines = [...words, `linear ${labels.length}`];
   let width = inputs;
   return lines.map((line) => {
     const layer = layerOf(line, width);

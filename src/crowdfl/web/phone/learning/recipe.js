@@ -8,8 +8,7 @@ import { expectedShape, noConvolutions, stackOf } from "./networks.js";
 /**
  * @typedef {object} Recipe
  * @property {"network" | "softmax"} learner
- * @property {readonly number[]} hidden
- * @property {readonly string[]} layers
+ * @property {readonly (string | number | bigint)[]} layers All but the last.
  * @property {FeatureName} features
  * @property {readonly string[]} labels
  * @property {number} channels Of motion.
@@ -17,7 +16,7 @@ import { expectedShape, noConvolutions, stackOf } from "./networks.js";
  * @property {readonly Question[]} questions
  * @property {boolean} standardise
  * @property {boolean} scaleInputs
- * @property {number} window Samples in a window.
+ * @property {number} windowSamples Samples in a window.
  * @property {number} step Samples from one window to the next.
  * @property {number} heldOut Share of a recording that is tested on, at its end.
  * @property {number} gap Samples left out before what is held out.
@@ -40,6 +39,7 @@ const LISTED = 5;
 const TURNING = /[\u202a-\u202e\u2066-\u2069]|\p{Cc}/u;
 const SENSORS = ["speed", "loudness"]; // beside motion
 const LONGEST_LINE = 200; // characters
+const LEARNERS = ["network", "conv", "softmax", "functions", "torch functions"];
 const LOSSES = ["squared", "absolute", "huber"]; // of values
 const CODE = /^[\p{ID_Start}_]\p{ID_Continue}*(\.[\p{ID_Start}_]\p{ID_Continue}*)*:[\p{ID_Start}_]\p{ID_Continue}*$/u; // package.module:Name
 const MOST_LAYERS = 100;
@@ -127,11 +127,13 @@ const seedOf = (value) => (isWhole(value) ? BigInt(/** @type {number | bigint} *
 
 /** In the order of Python's: of several wrong entries the first is named. @type {Record<string, Entry>} */
 const ENTRIES = {
-  learner: oneOf(["network", "conv", "softmax", "module", "own"]),
-  hidden: list((items) => items.every(isWhole), "whole numbers, as in [32]", [32]),
-  layers: list(areTexts, 'strings, as in ["linear 32", "relu"]', []),
-  module: { read: (value) => (typeof value === "string" ? value : undefined), words: "a string", usual: "" },
-  form: oneOf(["numpy", "torch"]),
+  learner: {
+    read: (value) => (typeof value === "string" && (LEARNERS.includes(value) || CODE.test(value)) ? value : undefined),
+    words: '"network", "conv", "softmax", package.module:Class, "functions" or "torch functions"',
+    usual: "network",
+  },
+  layers: list((items) => items.every((item) => typeof item === "string" || isWhole(item)),
+    'widths and of layers in words, as in [32] or ["conv 8 9", "relu", "pool 4", 32]', [32]),
   features: oneOf(["motion", "flat", "spectral", "windows"]),
   scale_inputs: flag(false),
   target: oneOf(["label", "value"]),
@@ -149,10 +151,9 @@ const ENTRIES = {
     usual: [],
   },
   standardise: flag(false),
-  window: small(100),
+  window_samples: small(100),
   step: optional(whole(1, ENDLESS, "at least 1 and below 2^63", null)),
   held_out: above(1, "1", 0.3),
-  gap: optional(whole(0, ENDLESS, "at least 0 and below 2^63", null)),
   hertz: above(ENDLESS, "2^63", 50),
   epochs: whole(0, LONGEST + 1, "at least 0 and at most 10,000", 20),
   batch: whole(1, ENDLESS, "at least 1 and below 2^63", 32),
@@ -189,7 +190,7 @@ export const askedFor = ({ questions }) => questions.filter(({ use }) => use ===
 /** Numbers that the model is fed per window: of motion, mean and deviation of each sensor beside it, and one for each choice. @param {Recipe} recipe */
 export function inputs(recipe) {
   const answers = askedFor(recipe).reduce((sum, { choices }) => sum + choices.length, 0);
-  return featuresPerWindow(recipe.features, recipe.window, recipe.channels) + 2 * recipe.sensors.length + answers;
+  return featuresPerWindow(recipe.features, recipe.windowSamples, recipe.channels) + 2 * recipe.sensors.length + answers;
 }
 
 /**
@@ -198,17 +199,18 @@ export function inputs(recipe) {
  * @param {Recipe} recipe
  */
 export function requireBearable(recipe) {
-  const { learner, layers, hidden, labels, hertz, epochs, batch } = recipe;
-  if (layers.length > MOST_LAYERS || hidden.length > MOST_LAYERS) throw tooMuch(`more than ${MOST_LAYERS} layers`);
+  const { learner, layers, labels, hertz, epochs, batch } = recipe;
+  if (layers.length > MOST_LAYERS) throw tooMuch(`more than ${MOST_LAYERS} layers`);
   if (labels.length > MOST_LABELS || labels.some((label) => label.length > LONGEST_LABEL)) throw tooMuch("too many activities, or too long names of them");
   if (labels.some((label) => TURNING.test(label))) throw new UnsupportedTask("a name of an activity in this task holds marks that turn text around: ask the requester for another");
   if (hertz > FASTEST) throw tooMuch(`${hertz} samples a second`);
   const width = inputs(recipe);
-  const linear = stackOf(recipe, width).flatMap((layer) => (layer.kind === "linear" ? [layer] : []));
+  const stack = stackOf(recipe, width);
+  const linear = stack.flatMap((layer) => (layer.kind === "linear" ? [layer] : []));
   const parameters = learner === "softmax" ? width * labels.length : linear.reduce((sum, layer) => sum + layer.width * layer.size, 0);
   const widest = Math.max(width, ...linear.map(({ size }) => size));
   if (epochs * parameters > MOST_STEPS) throw tooMuch("so much training that a phone would not finish");
-  if (widest * Math.max(1, layers.length, 2 * hidden.length) * Math.min(batch, LONGEST) > MOST_ROOM) throw tooMuch("batches that a phone cannot hold");
+  if (widest * Math.max(1, stack.length - 1) * Math.min(batch, LONGEST) > MOST_ROOM) throw tooMuch("batches that a phone cannot hold");
 }
 
 /** @param {string} what */
@@ -237,7 +239,7 @@ function requireFitting(learner, target, loss) {
     throw new SettingsError(`[training]: \`loss\` is '${loss}', which is of values; with labels leave it out, or say target = "value"`);
   }
   if (target === "value" && learner === "softmax") {
-    throw new SettingsError('[training]: softmax tells labels apart; for values say learner = "network" (hidden = [] is linear)');
+    throw new SettingsError('[training]: softmax tells labels apart; for values say learner = "network" (layers = [] is linear)');
   }
 }
 
@@ -253,11 +255,11 @@ function requireFittingQuestions({ sensors, questions, features, labels, target 
 }
 
 /** @param {any} entries @returns {Recipe} */
-function supported({ held_out, scale_inputs, step, gap, module, form: _form, target, loss, ...rest }) {
+function supported({ held_out, scale_inputs, window_samples: windowSamples, step, target, loss, ...rest }) {
   requireFittingQuestions({ ...rest, target });
   requireFitting(rest.learner, target, loss);
-  if (rest.learner === "module" || rest.learner === "own") {
-    throw refused(`trains its own code (${module.slice(0, SHOWN)}), which a web page does not run`);
+  if (!["network", "conv", "softmax"].includes(rest.learner)) {
+    throw refused(`trains its own code (${rest.learner.slice(0, SHOWN)}), which a web page does not run`);
   }
   if (rest.learner === "conv") throw noConvolutions();
   if (target === "value") throw refused("learns values, and this page learns labels only");
@@ -267,8 +269,9 @@ function supported({ held_out, scale_inputs, step, gap, module, form: _form, tar
     ...rest,
     heldOut: held_out,
     scaleInputs: scale_inputs,
-    step: step ?? Math.max(1, rest.window >> 2),
-    gap: gap ?? rest.window,
+    windowSamples,
+    step: step ?? Math.max(1, windowSamples >> 2),
+    gap: windowSamples, // one window: nothing that a training window holds goes on into one that is tested on
   };
   stackOf(recipe, inputs(recipe)); // refuses layers that cannot be built
   return Object.freeze(recipe);

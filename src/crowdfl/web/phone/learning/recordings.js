@@ -55,7 +55,7 @@ export function splitRecordings(recordings, recipe) {
   }
   const split = { train: sideOf(train, recipe), heldOut: sideOf(heldOut, recipe) };
   if (!split.train.labels.length) {
-    throw new NothingToContribute(`no window of ${recipe.window} samples to train on: record longer stretches`);
+    throw new NothingToContribute(`no window of ${recipe.windowSamples} samples to train on: record longer stretches`);
   }
   return recipe.standardise ? standardised(split, recipe.channels) : split;
 }
@@ -193,7 +193,7 @@ function interpolated(times, signal, channels, grid) {
 
 /** All whole windows of these signals. @param {readonly Cut[]} cuts @param {Recipe} recipe @returns {Side} */
 function sideOf(cuts, recipe) {
-  const { window: length, step } = recipe;
+  const { windowSamples: length, step } = recipe;
   const channels = recipe.channels + recipe.sensors.length + askedFor(recipe).reduce((sum, { choices }) => sum + choices.length, 0);
   const counts = cuts.map(({ signal }) => Math.max(0, Math.floor((signal.length / channels - length) / step) + 1));
   const count = counts.reduce((sum, some) => sum + some, 0);

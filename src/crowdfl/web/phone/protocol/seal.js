@@ -1,4 +1,4 @@
-// Sealing and signatures, as crypto/sealing.py: HPKE for whoever reads, Ed25519.
+// Sealing and signatures, as crypto/sealing.py and crypto/signing.py: HPKE for whoever reads, Ed25519.
 
 import { concat } from "./bytes.js";
 import { BadSignature, InvalidKey, SealBroken } from "./errors.js";
