@@ -11,7 +11,9 @@ from crowdfl.cli.doctor import looks
 from tests.hosts import Desk
 
 
-@pytest.mark.parametrize(("active", "rate", "state"), [(1_000, 50.0, "ok"), (100_000, 50.0, "warn"), (100_000, 5e3, "ok")])
+@pytest.mark.parametrize(
+    ("active", "rate", "state"), [(1_000, 50.0, "ok"), (100_000, 50.0, "warn"), (100_000, 5e3, "ok")]
+)
 def test_half_a_window_must_be_enough_for_everyone_to_hear(tmp_path, monkeypatch, active, rate, state):
     desk = Desk(tmp_path)
     store, whole = desk.sp.store, desk.sp.store.status
