@@ -2,6 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
 VENV := .venv
 PEERS := .venv-peers
+PFL := .venv-pfl
 FLOWER := .venv-flower
 RELEASE := .venv-release
 BIN := $(VENV)/bin
@@ -11,15 +12,15 @@ INSTALL := -m pip install --quiet --disable-pip-version-check
 # Tests start hundreds of processes: none compiles the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-phone setup test format lint types unit test-all docs pages test-slow fuzz bench peers flower sbom screenshots soak clean
+.PHONY: demo demo-phone setup test format lint types unit test-all docs pages test-slow fuzz bench peers pfl flower sbom screenshots soak clean
 
 # PROFILE=hardened plays the campaign with the paper's cryptosystem; PROFILE=paper a small one as printed.
 PROFILE ?= shares
-demo: $(VENV)/.ready
+demo: $(VENV)/.demo
 	$(BIN)/crowdfl demo --profile $(PROFILE)
 
 # A campaign for a phone in this network; PHONE="--host 192.0.2.7 --phones 2" and the like go to `crowdfl demo-phone`.
-demo-phone: $(VENV)/.ready
+demo-phone: $(VENV)/.demo
 	$(BIN)/crowdfl demo-phone $(PHONE)
 
 # All that `.ci/run` needs; with -j, at the same time.
@@ -85,23 +86,36 @@ MINUTES ?= 60
 soak: $(VENV)/.ready
 	$(BIN)/python -m crowdfl_lab.soak --minutes $(MINUTES)
 
-bench: $(VENV)/.ready $(PEERS)/.ready
+bench: $(VENV)/.ready $(PEERS)/.ready $(PFL)/.ready
 	$(BIN)/crowdfl bench compare
 
 peers: $(PEERS)/.ready
 
+pfl: $(PFL)/.ready
+
 flower: $(FLOWER)/.ready
 
-$(VENV)/.ready: pyproject.toml lab/pyproject.toml constraints.txt
+# What the demos take, without torch. The rest is installed on top, so that either order of commands works.
+$(VENV)/.demo: pyproject.toml lab/pyproject.toml constraints.txt
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "CrowdFL needs Python 3.11 or later; set PYTHON=..."; exit 1; }
 	"$(PYTHON)" -m venv $(VENV)
-	$(BIN)/python $(INSTALL) --constraint constraints.txt --editable '.[dask,dev,docs,learning,plots,s3,services,tracing]' --editable ./lab
+	$(BIN)/python $(INSTALL) --constraint constraints.txt --editable '.[plots,services]' --editable ./lab
+	@touch $@
+
+$(VENV)/.ready: $(VENV)/.demo
+	$(BIN)/python $(INSTALL) --constraint constraints.txt --editable '.[dask,dev,docs,learning,plots,s3,services,tracing]' --editable './lab[measure]'
 	@touch $@
 
 # What CrowdFL is compared with lives apart, so that it never bends the project's own dependencies.
 $(PEERS)/.ready: constraints-peers.txt
 	"$(PYTHON)" -m venv $(PEERS)
-	$(PEERS)/bin/python $(INSTALL) --constraint constraints-peers.txt flwr gmpy2 numpy phe tenseal
+	$(PEERS)/bin/python $(INSTALL) --constraint constraints-peers.txt 'flwr[simulation]' gmpy2 numpy phe tenseal
+	@touch $@
+
+# A simulator that CrowdFL's is measured beside; it pins older versions of what the others use.
+$(PFL)/.ready: constraints-pfl.txt
+	"$(PYTHON)" -m venv $(PFL)
+	$(PFL)/bin/python $(INSTALL) --constraint constraints-pfl.txt pfl
 	@touch $@
 
 # Flower pins older versions of packages that the services use too; with CrowdFL's own extras it fits.
@@ -111,4 +125,4 @@ $(FLOWER)/.ready: pyproject.toml constraints-flower.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(PEERS) $(FLOWER) $(RELEASE) node_modules build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(PFL) $(FLOWER) $(RELEASE) node_modules build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

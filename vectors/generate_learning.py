@@ -1,6 +1,6 @@
 """Writes learning.json beside this file: what the Python package makes of fixed data, for a learner in another language.
 
-Unlike the other vectors these are an echo of CrowdFL, of NumPy and of torch: a phone must compute what a Python participant
+Unlike the other vectors these are an echo of CrowdFL and of NumPy: a phone must compute what a Python participant
 would. Inputs are decimals of few digits, so that every language reads the same numbers.
 """
 

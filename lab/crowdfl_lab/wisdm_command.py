@@ -23,7 +23,7 @@ _LONGEST = 2**30
 _CHUNK = 2**18
 _SECONDS = 60
 
-app = typer.Typer(help="WISDM: fetch its raw text, build the paper's data set.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("fetch")

@@ -430,7 +430,7 @@ class _Taking:
         who = self.person.keys.who
         booked = self.person.claimed.booked
         paid = None if booked is None else from_millionths(booked)
-        ledger = self._ledger(definition.settings, rounds)
+        ledger = PrivacyLedger.of(definition.settings, (one.privacy for one in rounds), self.person.charged_elsewhere)
         return JoinResult(definition.task, who, self.person.state, tuple(rounds), model, paid, ledger)
 
     def _rounds(self, definition: Definition) -> list[JoinedRound]:
@@ -440,13 +440,12 @@ class _Taking:
         rounds = [self._round(seen, number, earned.get(number)) for number in numbers]
         return rounds if definition.settings.epsilon is None else self._with_costs(rounds, seen, definition.settings)
 
-    def _ledger(self, settings: TaskSettings, rounds: Sequence[JoinedRound]) -> PrivacyLedger | None:
-        return PrivacyLedger.of(settings, (one.privacy for one in rounds), self.person.charged_elsewhere)
-
     def _with_costs(
         self, rounds: Sequence[JoinedRound], seen: Mapping[tuple[str, int], Mapping[str, Any]], settings: TaskSettings
     ) -> list[JoinedRound]:
-        who, opened, costs = self.person.keys.who, self.person.opened(), list[RoundPrivacy]()
+        who = self.person.keys.who
+        opened = self.person.opened()
+        costs = list[RoundPrivacy]()
         for number in (one.number for one in rounds):
             trained, noise = seen.get(("trained", number)), dict(seen.get(("noise", number), {}))
             noise.pop("round", None)

@@ -13,7 +13,7 @@ import zoneinfo
 from collections.abc import Callable, Iterator
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypedDict
+from typing import Annotated, Any, Literal, Self, TypedDict, get_args
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -40,8 +40,11 @@ _ENROLMENT = 30 * DAY  # of a plan that gives no time to begin: as long as invit
 MOST_DEVICES = 5  # of one person in a task, one after the other
 _LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 _FEWEST_PARTICIPANTS = 3  # with two, each one's own share of the result gives the other's away
-LEARNERS = ("network", "conv", "softmax")  # that come with the package
+SuppliedLearner = Literal["network", "conv", "softmax"]  # what comes with the package
+LEARNERS: tuple[str, ...] = get_args(SuppliedLearner)
 FUNCTIONS, TORCH_FUNCTIONS = "functions", "torch functions"  # of `crowdfl.join`: everyone brings their own
+LEAST_PARTICIPANTS = 5  # that a participant wants in an average, unless its owner says otherwise
+TOKEN_ROLES = ("requester", "sp", "csp", "operator", "bank", "monitor")  # what a token of a service is good for
 LOSSES = ("squared", "absolute", "huber")  # of values
 UNTIL_PUBLISHED = "until published"  # of `late`
 _LARGEST_AMOUNT = 10**15
@@ -288,7 +291,7 @@ _Layers = Annotated[
     Expected('a list of widths and of layers in words, as in [32] or ["conv 8 9", "relu", "pool 4", 32]'),
 ]
 _Learner = Annotated[
-    Literal["network", "conv", "softmax"] | Annotated[str, _fitting(_is_learner)],
+    SuppliedLearner | Annotated[str, _fitting(_is_learner)],
     Expected('"network", "conv", "softmax", package.module:Class, "functions" or "torch functions"'),
 ]
 _Money = Annotated[str | int | Decimal, AfterValidator(_amount), Expected(f"an amount of money as text, {_AMOUNTS}")]

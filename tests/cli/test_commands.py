@@ -96,6 +96,16 @@ def run_bare(blocked, *commands):
             },
         ),
         (
+            {"torch"},
+            {
+                ("train", "--data", "watch:0", "--epochs", "2"): (0, "network of 1,991 parameters"),
+                ("train", "--data", "watch:0", "--model", "conv"): (
+                    3,
+                    "needs torch: `pip install 'crowdfl[learning]'`",
+                ),
+            },
+        ),
+        (
             SERVERS | {"httpx"},
             {
                 ("--help",): (0, "Not installed: pip install 'crowdfl[services]'"),
@@ -105,9 +115,9 @@ def run_bare(blocked, *commands):
             },
         ),
     ],
-    ids=["without servers", "without httpx too"],
+    ids=["without servers", "without torch", "without httpx too"],
 )
-def test_without_the_packages_of_servers(blocked, expected):
+def test_without_packages_of_extras(blocked, expected):
     """Help is help, a command says what it lacks, and what needs no server runs."""
     for (code, said), words in zip(run_bare(blocked, *expected), expected, strict=True):
         assert code == expected[words][0], said

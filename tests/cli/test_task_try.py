@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from crowdfl.cli.task import commands
 from crowdfl.cli.task.template import template
 from crowdfl.documents.task_summary import task_summary
 from crowdfl.roles.defining import defined
+from crowdfl.services.client import opening
 from tests.cli.program import call
 from tests.learning.test_csv_files import samples, write
 
@@ -117,8 +117,8 @@ def test_what_is_left_out_or_missing_is_noted(mine, tmp_path):
 
 def test_a_task_that_does_not_fit_is_not_created(mine, tmp_path, monkeypatch):
     own = SimpleNamespace()
-    monkeypatch.setattr(commands.RequesterFile, "read", lambda _path: own)
-    monkeypatch.setattr(commands, "open_requester", lambda _own: pytest.fail("a service is asked"))
+    monkeypatch.setattr(opening.RequesterFile, "read", lambda _path: own)
+    monkeypatch.setattr(opening, "open_requester", lambda _own: pytest.fail("a service is asked"))
     for words in (("create",), ("run", tmp_path / "invitations", tmp_path / "model.npz")):
         refused = call("task", words[0], task_file(tmp_path), *words[1:], "--try", f"npz:{mine}#2")
         assert (refused.code, refused.out) == (3, "")
@@ -128,8 +128,8 @@ def test_a_task_that_does_not_fit_is_not_created(mine, tmp_path, monkeypatch):
 def test_that_nothing_was_tried_is_said_and_what_comes_next(tmp_path, monkeypatch):
     own = SimpleNamespace()
     requester = SimpleNamespace(create=lambda _definition, _initial: "0123")
-    monkeypatch.setattr(commands.RequesterFile, "read", lambda _path: own)
-    monkeypatch.setattr(commands, "open_requester", lambda _own: nullcontext(requester))
+    monkeypatch.setattr(opening.RequesterFile, "read", lambda _path: own)
+    monkeypatch.setattr(opening, "open_requester", lambda _own: nullcontext(requester))
     made = call("task", "create", task_file(tmp_path))
     assert made.out == "0123\n", "the id alone, for a script"
     assert "the task was not tried on any data: `--try DATA`" in made.err

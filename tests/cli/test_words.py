@@ -21,9 +21,11 @@ from crowdfl.durations import span_words
 from crowdfl.errors import ServiceUnavailable, TaskEnded
 from crowdfl.roles.requester import Campaign
 from crowdfl.roles.waiting import amount_words, waits_for
+from crowdfl.services.client import opening
 from crowdfl.services.http.wire import PROBLEM_TYPE, error_from
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.host import Host
+from crowdfl.storage import model_files
 from crowdfl.text import printable
 from tests.cli.program import call
 from tests.hosts import INITIAL_MODEL, SMALL_TASK, ManualClock, small_definition, test_tools
@@ -55,8 +57,8 @@ def desk(tmp_path, monkeypatch):
         yield made.requester
 
     own = SimpleNamespace(folder=tmp_path, settings=SimpleNamespace())
-    monkeypatch.setattr(commands, "open_requester", at_the_desk)
-    monkeypatch.setattr(commands.RequesterFile, "read", lambda _path: own)
+    monkeypatch.setattr(opening, "open_requester", at_the_desk)
+    monkeypatch.setattr(opening.RequesterFile, "read", lambda _path: own)
     return made
 
 
@@ -251,8 +253,8 @@ def created(tmp_path, monkeypatch):
         yield SimpleNamespace(create=lambda _definition, _initial: "the-task")
 
     own = SimpleNamespace(settings=SimpleNamespace())
-    monkeypatch.setattr(commands, "open_requester", requester)
-    monkeypatch.setattr(commands.RequesterFile, "read", lambda _path: own)
+    monkeypatch.setattr(opening, "open_requester", requester)
+    monkeypatch.setattr(opening.RequesterFile, "read", lambda _path: own)
 
     def run(profile, *options):
         file = tmp_path / "task.toml"
@@ -292,9 +294,9 @@ def fetched(tmp_path, monkeypatch):
                 definition=lambda _task: None, model=lambda _task: [np.zeros(1)], states=lambda _task: states
             )
 
-        monkeypatch.setattr(commands, "open_requester", requester)
-        monkeypatch.setattr(commands.RequesterFile, "read", lambda _path: None)
-        monkeypatch.setattr(commands, "write_model", lambda *_: None)
+        monkeypatch.setattr(opening, "open_requester", requester)
+        monkeypatch.setattr(opening.RequesterFile, "read", lambda _path: None)
+        monkeypatch.setattr(model_files, "write_model", lambda *_: None)
         called = ["fetch", "the-task", str(tmp_path / "model.npz"), *options]
         return CliRunner().invoke(commands.app, called, catch_exceptions=False).stdout
 

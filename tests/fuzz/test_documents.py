@@ -20,7 +20,7 @@ from crowdfl.documents.signed import (
     participant_name,
 )
 from crowdfl.protocols.profile import ParticipantKeys
-from crowdfl.protocols.registry import PROFILES
+from crowdfl.protocols.registry import PROFILES, profile_named
 from tests.fuzz.trial import JSON, attempt, changed_body, mutated, nested, refused
 from tests.http.world import definition_of
 
@@ -44,7 +44,7 @@ HONEST = {
 def open_definition(text):
     """A definition with everything that KGC derives from it before it makes keys."""
     opened = Definition.open(text)
-    profile = PROFILES.get(opened.settings.profile)
+    profile = profile_named(opened.settings.profile) if opened.settings.profile in PROFILES else None
     if profile is not None and opened.spec.parameters < 10**6:
         attempt(profile.check, opened.settings, opened.spec.parameters)
     return opened.task

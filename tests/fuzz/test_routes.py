@@ -12,12 +12,12 @@ from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.envelope import Envelope
 from crowdfl.documents.invitations import EnrolmentRequest, Invitation, Ticket
 from crowdfl.documents.signed import EnrolmentEnd, Order
-from crowdfl.services.http.auth import ROLES
+from crowdfl.settings import TOKEN_ROLES
 from tests.fuzz.platform import SERVICES, Ask, digest
 from tests.fuzz.trial import JSON, NAMES, Form, changed_body, mutated, scaled
 from tests.http.world import INITIAL, definition_of
 
-CREDENTIALS = ("none", "signed", "elsewhere", *ROLES)
+CREDENTIALS = ("none", "signed", "elsewhere", *TOKEN_ROLES)
 services = pytest.mark.parametrize("service", SERVICES)
 SEGMENTS = st.sampled_from(
     ["0", "-1", "1", "2", "99", str(10**30), "..", "%2e%2e", "%00", "%ff", "a" * 300, "é", "%0a"]

@@ -20,8 +20,9 @@ from crowdfl.errors import (
 from crowdfl.roles.ports import ManualClock
 from crowdfl.services.client.peers import KgcClient
 from crowdfl.services.client.transport import Owner, Signer
-from crowdfl.services.http.auth import ROLES, Tokens
+from crowdfl.services.http.auth import Tokens
 from crowdfl.services.http.wire import new_token, token_digest
+from crowdfl.settings import TOKEN_ROLES
 from tests.http.world import definition_of
 
 PUBLIC = "public"
@@ -81,7 +82,7 @@ OPENS: dict[str, dict[str, set[str]]] = {
 }
 for _routes in OPENS.values():
     _routes |= {"GET /healthz": {PUBLIC}, "GET /readyz": {PUBLIC}, "GET /metrics": {"operator", "monitor"}}
-    _routes |= {"GET /v1/whoami": set(ROLES)}
+    _routes |= {"GET /v1/whoami": set(TOKEN_ROLES)}
 ROUTES = [(service, route) for service, routes in OPENS.items() for route in routes]
 GUARDED = [(service, route) for service, route in ROUTES if PUBLIC not in OPENS[service][route]]
 
@@ -96,7 +97,7 @@ def test_every_route_is_in_the_table_of_rights(campaign, service):
 SAID = {
     SIGNED: {"participant signature": []},
     OWNER: {"requester token": [], "requester signature": []},
-    **{role: {f"{role} token": []} for role in ROLES},
+    **{role: {f"{role} token": []} for role in TOKEN_ROLES},
 }
 
 
@@ -132,7 +133,7 @@ def test_a_route_opens_to_its_own_role_alone(campaign, service, route):
     """No credential, an unknown or misspelt one, another service's token, any other role's token: refused."""
     world, allowed = campaign.world, OPENS[service][route]
     other_service = "csp" if service == "sp" else "sp"
-    own = next(iter(sorted(allowed & set(ROLES))), "requester")
+    own = next(iter(sorted(allowed & set(TOKEN_ROLES))), "requester")
     refused = [
         lambda *_: {},
         lambda *_: {"Authorization": "Bearer "},
@@ -148,7 +149,7 @@ def test_a_route_opens_to_its_own_role_alone(campaign, service, route):
         answer = call(campaign, service, route, headers_of)
         assert answer.status_code == 401, answer.text
         assert "Bearer" in answer.headers["www-authenticate"]
-    for role in set(ROLES) - allowed:
+    for role in set(TOKEN_ROLES) - allowed:
         token = world.token(service, role)
         assert call(campaign, service, route, token.headers).status_code in (401, 403), role
         if role != "requester":

@@ -13,8 +13,8 @@ import pytest
 from crowdfl.errors import ServiceUnavailable, SettingsError
 from crowdfl.services.client.peers import KgcClient
 from crowdfl.services.client.transport import Bearer, Signer
-from crowdfl.services.http.auth import ROLES
 from crowdfl.services.http.wire import PROTOCOL_HEADER, REQUEST_ID_HEADER
+from crowdfl.settings import TOKEN_ROLES
 from tests.http.test_auth import OPENS, call
 from tests.http.world import definition_of
 
@@ -112,7 +112,7 @@ def test_labels_do_not_grow_with_what_strangers_send(campaign):
 def test_no_route_logs_what_its_callers_sent(campaign, service, logged, caplog):
     """Every route with every credential: no token, signature, key or body in any line, though each line names its request."""
     world, person, sent = campaign.world, campaign.people[0], []
-    callers = [*(world.token(service, role) for role in ROLES), world.owner(service)]
+    callers = [*(world.token(service, role) for role in TOKEN_ROLES), world.owner(service)]
     callers += [Signer(person.who, person.keys.signing), Bearer("crowdfl_" + "s3cret" * 8)]
 
     def headers_of(caller, *given):

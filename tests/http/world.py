@@ -30,10 +30,10 @@ from crowdfl.services.client.peer_link import calls_to
 from crowdfl.services.client.peers import CspClient, KgcClient, SpClient
 from crowdfl.services.client.transport import Bearer, Credential, Owner, Service, Signer
 from crowdfl.services.http import logs
-from crowdfl.services.http.auth import ROLES, Tokens
+from crowdfl.services.http.auth import Tokens
 from crowdfl.services.run import around_step
 from crowdfl.services.tracing import TracedRounds
-from crowdfl.settings import TaskSettings
+from crowdfl.settings import TOKEN_ROLES, TaskSettings
 from crowdfl.simulation.host import Host
 from crowdfl.storage.memory_blobs import MemoryBlobs
 from crowdfl.storage.sql import SqlStore
@@ -210,7 +210,7 @@ class World(Host):
     def _some_tokens(self, name: str) -> tuple[Tokens, dict[str, str]]:
         (self.folder / name).mkdir()
         tokens = Tokens(self.folder / name / "tokens.json")
-        return tokens, {role: tokens.add(f"the {role}", role) for role in ROLES}
+        return tokens, {role: tokens.add(f"the {role}", role) for role in TOKEN_ROLES}
 
 
 class ObservedDisk(ServersDisk):

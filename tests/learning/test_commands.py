@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import tomllib
 
 import numpy as np
 import pytest
@@ -179,7 +180,9 @@ def test_a_data_set_is_shown():
 def test_what_a_task_must_say_about_a_data_set_is_shown(monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     told = typed("train", "--look", "--data", "synthetic:3")
-    assert 'window = 100, channels = 3, labels = ["slow", "middling", "fast"]' in told
+    line = 'window_samples = 100, channels = 3, labels = ["slow", "middling", "fast"]'
+    assert line in told
+    assert Recipe.of(tomllib.loads(f"training = {{{line}}}")["training"]).load("synthetic:3")
     assert {"synthetic-4", "middling"} <= set(told.split())
 
 

@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import DataMalformed, LearningUnavailable, ModelMismatch, SettingsError
+from crowdfl.learning.models.layers import convolutional, with_last
 from crowdfl.learning.models.learner import Learner, Training, batches, score
+from crowdfl.learning.models.network import NetworkLearner
 from crowdfl.learning.models.softmax import SoftmaxLearner
-from crowdfl.learning.models.torch_models import Adam, TorchLearner, convolutional, own_module, with_last
+from crowdfl.learning.models.torch_models import Adam, TorchLearner, built_in, own_module
 from crowdfl.learning.recipe import Recipe
+from crowdfl.settings import LOSSES
 from tests import subprocesses
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
@@ -21,6 +24,10 @@ TRAINING = Training(epochs=10, batch=16, rate=0.05, seed=4)
 
 def softmax() -> Learner:
     return SoftmaxLearner(5, 3)
+
+
+def network() -> Learner:
+    return NetworkLearner(5, with_last([8], 3), seed=1)
 
 
 def torch_mlp() -> Learner:
@@ -37,7 +44,8 @@ def own_network() -> Learner:
 
 
 every_learner = pytest.mark.parametrize(
-    "make", [softmax, *(pytest.param(make, marks=needs_torch) for make in (torch_mlp, torch_conv, own_network))]
+    "make",
+    [softmax, network, *(pytest.param(make, marks=needs_torch) for make in (torch_mlp, torch_conv, own_network))],
 )
 
 
@@ -137,21 +145,21 @@ def test_training_that_makes_no_sense_is_refused(wrong):
         Training(**wrong)
 
 
-@needs_torch
 def test_any_stack_of_layers_can_be_written():
-    shape = TorchLearner(4, ["linear 6", "tanh", "linear 5", "relu", "linear 2"]).shape
+    shape = NetworkLearner(4, ["linear 6", "tanh", "linear 5", "relu", "linear 2"]).shape
     assert shape.names == ("0.weight", "0.bias", "2.weight", "2.bias", "4.weight", "4.bias")
     assert shape.shapes == ((6, 4), (6,), (5, 6), (5,), (2, 5), (2,))
 
 
-@needs_torch
 @pytest.mark.parametrize(
     "layers",
     [[], ["relu"], ["linear"], ["linear 0"], ["linear x", "linear 2"], ["conv 3", "linear 2"], ["pool 2", "linear 2"]],
 )
 def test_layers_that_cannot_be_built_are_refused(layers):
-    with pytest.raises(SettingsError):
-        TorchLearner(4, layers)
+    """By either learner, before torch is asked for."""
+    for make in (NetworkLearner, TorchLearner):
+        with pytest.raises(SettingsError):
+            make(4, layers)
 
 
 @needs_torch
@@ -167,11 +175,10 @@ def test_a_convolution_slides_over_time():
 @needs_torch
 def test_the_papers_network_and_the_small_convolutional_one():
     """277,006 and 6,502 parameters for 90 samples of 3 channels and 6 labels."""
-    assert TorchLearner(270, with_last([1000], 6)).shape.parameters == 277_006
+    assert NetworkLearner(270, with_last([1000], 6)).shape.parameters == 277_006
     assert TorchLearner(270, convolutional(6), channels=3).shape.parameters == 6_502
 
 
-@needs_torch
 @pytest.mark.parametrize(
     ("layers", "channels", "said"),
     [
@@ -231,8 +238,9 @@ def test_the_initial_weights_follow_from_the_seed_alone():
     torch.manual_seed(3)
     expected = torch.rand(1).item()
     torch.manual_seed(3)
-    one, same, other = (TorchLearner(4, with_last([3], 2), seed).weights()[0].tobytes() for seed in (7, 7, 8))
-    assert one == same != other
+    for make in (NetworkLearner, TorchLearner):
+        one, same, other = (make(4, with_last([3], 2), seed).weights()[0].tobytes() for seed in (7, 7, 8))
+        assert one == same != other
     assert torch.rand(1).item() == expected
 
 
@@ -243,6 +251,62 @@ def test_torch_runs_on_one_thread():
 
     torch_mlp()
     assert torch.get_num_threads() == 1
+
+
+STACKS = {
+    "relu": ["linear 24", "relu", "linear 3"],
+    "two hidden layers": ["linear 12", "relu", "linear 9", "relu", "linear 3"],
+    "no hidden layer": ["linear 3"],
+    "tanh": ["linear 10", "tanh", "linear 3"],
+    "nothing to train below": ["tanh", "relu", "linear 5", "relu", "tanh", "linear 3"],
+}
+PACE = Training(epochs=3, batch=16, rate=0.01, seed=4)
+
+
+@needs_torch
+@pytest.mark.parametrize("seed", [0, 7, 2**32, 2**63 - 1])
+@pytest.mark.parametrize("layers", STACKS.values(), ids=STACKS)
+def test_a_network_starts_where_torchs_does(layers, seed):
+    """To the last bit: a task's initial model is the same whoever makes it."""
+    ours, theirs = NetworkLearner(5, layers, seed), TorchLearner(5, layers, seed)
+    assert ours.shape == theirs.shape
+    assert same(ours.weights(), theirs.weights())
+
+
+@needs_torch
+@pytest.mark.parametrize("training", [PACE, replace(PACE, proximal=0.5)], ids=["plain", "held near its start"])
+@pytest.mark.parametrize("layers", STACKS.values(), ids=STACKS)
+def test_a_network_trains_as_torch_does(layers, training, clouds):
+    """Within the 1e-4 that phones keep; they add in another order. What it answers follows."""
+    ours, theirs = NetworkLearner(5, layers, 2), TorchLearner(5, layers, 2)
+    start = ours.shape.flat(ours.weights())
+    for learner in (ours, theirs):
+        learner.train(*clouds, training)
+    found, wanted = (one.shape.flat(one.weights()) for one in (ours, theirs))
+    assert np.abs(found - wanted).max() < 1e-4 < np.abs(wanted - start).max()
+    assert ours.predict(clouds[0]) == pytest.approx(theirs.predict(clouds[0]), abs=1e-3)
+
+
+@needs_torch
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_network_learns_values_as_torch_does(loss, clouds):
+    """By each loss; of several values at once."""
+    rows, values = clouds[0], 3 * clouds[0][:, :2] - 1
+    ours = NetworkLearner(5, with_last([8], 2), 2, loss)
+    theirs = TorchLearner(5, with_last([8], 2), 2).aimed(built_in(loss, values=True), values=True)
+    for learner in (ours, theirs):
+        learner.train(rows, values, PACE)
+    found, wanted = (one.shape.flat(one.weights()) for one in (ours, theirs))
+    assert np.abs(found - wanted).max() < 1e-4
+    assert ours.predict(rows) == pytest.approx(theirs.predict(rows), abs=1e-3)
+
+
+def test_a_network_that_diverges_says_nothing_while_it_trains(clouds):
+    """As torch's: whoever sends the update looks at its weights, and a warning of NumPy's helps nobody."""
+    learner = NetworkLearner(5, with_last([8], 3), 1)
+    learner.load([array * 1e38 for array in learner.weights()])
+    learner.train(*clouds, TRAINING)
+    assert not np.isfinite(learner.shape.flat(learner.weights())).all()
 
 
 def test_a_missing_torch_is_named_with_its_remedy(monkeypatch):

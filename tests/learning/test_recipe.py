@@ -3,13 +3,14 @@
 import importlib.util
 import json
 import re
+import sys
 import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from crowdfl.errors import DataMalformed, SettingsError
+from crowdfl.errors import DataMalformed, LearningUnavailable, SettingsError
 from crowdfl.learning.datasets.data import Cut
 from crowdfl.learning.datasets.supplied import PACES
 from crowdfl.learning.models.learner import Training
@@ -88,15 +89,33 @@ def test_a_learner_that_cannot_be_made_is_refused(change, said):
         Recipe.of(MADE_UP | change).make_learner()
 
 
-@needs_torch
+OF_TORCH = [
+    {"learner": "conv", "features": "flat"},
+    {"learner": "network", "layers": ["conv 4 9", "relu", "pool 4"], "features": "flat"},
+    {"learner": "somebody.elses:Net"},
+]
+
+
+@pytest.mark.parametrize("change", OF_TORCH[:2])
+def test_a_learner_that_needs_torch_says_how_to_get_it(change, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(LearningUnavailable, match=r"pip install 'crowdfl\[learning\]'"):
+        Recipe.of(MADE_UP | change).make_learner()
+
+
+def test_an_own_loss_needs_torch(monkeypatch):
+    """It is written in torch, whatever is trained by it."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(LearningUnavailable, match=r"pip install 'crowdfl\[learning\]'"):
+        Recipe.of(MADE_UP | {"learner": "network", "loss": "a.b:c"}).make_learner(loss="a.b:c")
+
+
 @pytest.mark.parametrize(
     "change",
     [
         {"learner": "network", "layers": [4]},
         {"learner": "network", "layers": ["linear 8", "tanh"]},
-        {"learner": "conv", "features": "flat"},
-        {"learner": "network", "layers": ["conv 4 9", "relu", "pool 4"], "features": "flat"},
-        {"learner": "somebody.elses:Net"},
+        *(pytest.param(change, marks=needs_torch) for change in OF_TORCH),
         {"learner": "softmax"},
     ],
     ids=["widths", "words", "conv", "own convolutions", "own module", "softmax"],
@@ -131,7 +150,6 @@ def test_data_that_does_not_fit_the_task_is_refused(change, said):
         Recipe.of(MADE_UP | change).load("synthetic:1")
 
 
-@needs_torch
 def test_the_example_of_the_page_can_be_trained():
     """docs/learning.md, copied."""
     page = (Path(__file__).parents[2] / "docs" / "learning.md").read_text()
@@ -152,7 +170,6 @@ def test_the_sections_of_the_page_are_tasks():
 
 @pytest.mark.second
 def test_the_values_of_the_page_are_learned(tmp_path):
-    pytest.importorskip("torch")
     (tmp_path / "task.toml").write_text(SECTIONS[1])
     (tmp_path / "walks").mkdir()
     (tmp_path / "walks/one.csv").write_text(sensor_csv("speed", rows=2000))

@@ -1,10 +1,13 @@
 """Federated averaging in the clear, on made-up people and on the ten real ones; a learning curve, which changes nothing."""
 
 import importlib.util
+import sys
+import tomllib
 
 import numpy as np
 import pytest
 
+from crowdfl.cli.task.template import task_text
 from crowdfl.errors import DataMalformed, NothingToAverage
 from crowdfl.learning.datasets.data import Cut, Person, Recording, Split, split_recordings
 from crowdfl.learning.datasets.supplied import CUT, EXERCISES, PACES, Watch
@@ -15,6 +18,7 @@ from crowdfl.learning.models.softmax import SoftmaxLearner
 from crowdfl.learning.plain_rounds import PlainRound, plain_rounds
 from crowdfl.learning.recipe import Recipe
 from crowdfl.learning.server_steps import PlainStep
+from crowdfl.learning.training import LocalTrainer
 
 NAMES = ("slow", "middle", "fast")
 NORMED = "tests.learning.own_networks:Normed"
@@ -67,6 +71,19 @@ def test_a_round_is_the_weighted_mean_of_what_everyone_trained():
     assert only.weights[0] == pytest.approx(np.average(matrices, axis=0, weights=counts))
 
 
+def test_a_participant_of_a_new_task_needs_no_torch(monkeypatch):
+    """What `crowdfl task new` writes, which the demo plays: prepared, trained and evaluated."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    training = tomllib.loads(task_text("shares"))["training"]
+    assert training["learner"] == "network"
+    trainer = LocalTrainer("watch:0", training)
+    start = trainer.learner.weights()
+    trainer.prepare(trainer.learner.shape)
+    trained, samples = trainer.train(start, {}, 1)
+    assert samples == len(trainer.split.train)
+    assert trainer.evaluate(trained)["accuracy"] > trainer.evaluate(start)["accuracy"] + 0.3
+
+
 def test_scores_count_every_window_once_and_nobody_makes_no_average():
     """(0.5 * 10 + 0.9 * 30) / 40, and the loss likewise."""
     result = PlainRound(1, [], {"anna": ModelScores(0.5, 2.0, 10), "bert": ModelScores(0.9, 0.4, 30)})
@@ -88,9 +105,7 @@ def test_ten_real_people_train_without_torch(ten_people):
     assert 0.6 < first.accuracy < second.accuracy
 
 
-@pytest.mark.parametrize(
-    "learner", ["softmax", *(pytest.param(name, marks=needs_torch) for name in ("network", NORMED))]
-)
+@pytest.mark.parametrize("learner", ["softmax", "network", pytest.param(NORMED, marks=needs_torch)])
 def test_a_curve_shows_every_epoch_and_ends_where_training_alone_ends(learner):
     """In every bit of the weights, and in the last metrics; a module with dropout goes back to training after every look."""
     recipe = Recipe.of({"labels": list(PACES), "channels": 3, "learner": learner, "epochs": 4})

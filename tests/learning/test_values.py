@@ -183,7 +183,6 @@ torch_tests = pytest.mark.second
 @torch_tests
 @pytest.mark.parametrize("loss", [None, "squared", "absolute", "huber"])
 def test_a_campaign_in_the_clear_learns_a_value(loss):
-    pytest.importorskip("torch")
     recipe = Recipe.of(VALUES | ({"loss": loss} if loss else {}))
     people = [recipe.load(f"synthetic:{person}") for person in (1, 2, 3)]
     *_, last = plain_rounds(recipe.make_learner(), people, recipe.training, 3, recipe)
@@ -234,7 +233,7 @@ def test_a_loss_that_fails_in_training_is_named():
 @torch_tests
 @pytest.mark.parametrize("section", [VALUES, {"labels": ["slow", "middling", "fast"], "channels": 3, "epochs": 4}])
 def test_an_own_loss_trains_values_and_labels(section):
-    """The usual loss, written by the user, gives the same weights to the last bit."""
+    """The usual loss, written by the user, which torch trains, gives the weights that are trained without torch."""
     pytest.importorskip("torch")
     place = "tests.learning.own_losses:" + ("half" if "target" in section else "likelihood")
     own, usual = Recipe.of(section | {"loss": place}), Recipe.of(section)
@@ -242,8 +241,8 @@ def test_an_own_loss_trains_values_and_labels(section):
     for recipe, learner in ((own, own.make_learner(loss=place)), (usual, usual.make_learner())):
         split = recipe.load("synthetic:1")
         learner.train(recipe.both_inputs(split)[0], recipe.targets_of(split.train), recipe.training)
-        ends.append(learner.shape.flat(learner.weights()).tobytes())
-    assert ends[0] == ends[1]
+        ends.append(learner.shape.flat(learner.weights()))
+    assert np.abs(ends[0] - ends[1]).max() < 1e-4
 
 
 @torch_tests

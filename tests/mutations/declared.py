@@ -1546,6 +1546,67 @@ PAPER_CLAIMS = (
         PAPER + "test_csp_keeps_its_share_for_claims_until_sp_says_that_there_are_no_more",
     ),
 )
+# What a task's definition may say.
+DEFINITIONS = (
+    off(
+        "two averages where servers keep what they learn",
+        "settings.py",
+        'self.late == UNTIL_PUBLISHED and self.profile != "paper"',
+        "tests/protocols/test_settings.py::test_an_average_is_made_again_in_the_paper_alone",
+    ),
+    off(
+        "code that its user has not named",
+        "learning/recipe.py",
+        "is_code(self.learner) and not learner",
+        "tests/learning/test_own_learner.py::test_code_is_run_only_where_the_task_has_it_and_its_user_names_it",
+    ),
+)
+CROWDS, ENGINES = "tests/simulate/test_crowds.py::", "tests/simulate/test_engines.py::"
+ALIKE = ENGINES + "test_a_crowd_plays_the_rounds_that_every_role_plays"
+CROWD = (
+    instead(
+        "one server alone has the answer",
+        "simulation/crowd_dealing.py",
+        Text("if index != SP:", "if False:"),
+        ALIKE + "[samples]",
+    ),
+    instead(
+        "SP's sum without who is left out",
+        "simulation/crowd_servers.py",
+        Text("for who in counted:\n                found.sums", "for who in counted[:0]:\n                found.sums"),
+        ALIKE + "[samples]",
+    ),
+    instead(
+        "products with references over all rounds",
+        "simulation/crowd_servers.py",
+        Text("self._sums = RunningSums.read(kept, bits, self._spec.settings.most_devices)", "pass"),
+        ALIKE + "[reference]",
+    ),
+    off(
+        "left out for good",
+        "simulation/crowd_engine.py",
+        "not self.settings.reference",
+        CROWDS + "test_who_is_left_out_though_within_the_bounds_takes_no_further_part[False]",
+    ),
+    off(
+        "who evaluates",
+        "simulation/parallel.py",
+        "chosen is not None and self.person not in chosen",
+        CROWDS + "test_a_share_of_the_people_evaluates_drawn_anew[roles]",
+    ),
+    instead(
+        "loaded data goes",
+        "simulation/parallel.py",
+        Text("self.data = None", "pass"),
+        CROWDS + "test_nothing_of_loaded_data_stays",
+    ),
+    instead(
+        "made when it is asked for",
+        "simulation/run.py",
+        Text("trainers.made if isinstance(self.people, _Loaded) else trainers", "trainers"),
+        CROWDS + "test_data_as_a_function_of_the_name_is_loaded_for_who_is_drawn_alone",
+    ),
+)
 MUTATIONS: dict[str, tuple[Mutation, ...]] = {
     "steps of CSP": STEPS_OF_CSP,
     "sizes": SIZES,
@@ -1558,9 +1619,11 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
     "paper's claims": PAPER_CLAIMS,
     "payouts": PAYOUTS,
     "writes": WRITES,
+    "definitions": DEFINITIONS,
     "joining": JOINING,
     "last days": LAST_DAYS,
     "phones": PHONES,
     "evidence": EVIDENCE,
+    "crowds": CROWD,
 }
 """By what they are about."""

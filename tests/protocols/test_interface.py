@@ -8,7 +8,7 @@ from typing import get_type_hints
 import pytest
 
 from crowdfl.protocols import capabilities
-from crowdfl.protocols.registry import PROFILES
+from crowdfl.protocols.registry import PROFILES, profile_named
 
 ROLES = ("sp", "csp", "requester", "participant")
 DEFINED = [one for one in vars(capabilities).values() if getattr(one, "__module__", "") == capabilities.__name__]
@@ -18,7 +18,7 @@ EXCEPTIONS: dict[str, str] = {}  # "Class.method": why it may be empty
 
 def classes(name):
     """A profile's, and those of its sides, by what its methods say to return."""
-    made = PROFILES[name]
+    made = profile_named(name)
     return [type(made), *(get_type_hints(getattr(type(made), role))["return"] for role in ROLES)]
 
 

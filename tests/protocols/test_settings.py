@@ -23,8 +23,8 @@ from crowdfl.errors import (
     WidthBudgetExceeded,
 )
 from crowdfl.learning.models.learner import Update
-from crowdfl.protocols.registry import PROFILES
-from crowdfl.settings import TaskSettings, from_millionths, to_millionths
+from crowdfl.protocols.registry import PROFILES, profile_named
+from crowdfl.settings import UNTIL_PUBLISHED, TaskSettings, from_millionths, to_millionths
 from crowdfl.simulation.federation import LocalFederation
 from tests.protocols.driving import converse, deal, empty_uploads, federation, updates
 
@@ -72,7 +72,18 @@ def test_an_unknown_profile_is_refused():
 
 def test_the_paper_has_no_hidden_total():
     with pytest.raises(SettingsError, match="total"):
-        PROFILES["paper"].check(TaskSettings(profile="paper", total="hidden"), 10)
+        profile_named("paper").check(TaskSettings(profile="paper", total="hidden"), 10)
+
+
+@pytest.mark.parametrize("profile", ["shares", "hardened", "paper"])
+def test_an_average_is_made_again_in_the_paper_alone(profile):
+    """Two averages that differ by one person show that person to a server that reads none of them."""
+    if profile == "paper":
+        read = TaskSettings.parse({"late": UNTIL_PUBLISHED}, "task", profile="paper")
+        assert (read.late, read.grace) == (UNTIL_PUBLISHED, read.window)
+        return
+    with pytest.raises(SettingsError, match='`late` is "until published", which is of the profile paper'):
+        TaskSettings(profile=profile, late=UNTIL_PUBLISHED)
 
 
 @pytest.mark.parametrize("profile", ["hardened", "paper"])
@@ -88,9 +99,9 @@ def test_the_paper_has_no_hidden_total():
 )
 def test_what_only_the_profile_shares_has_is_refused_by_the_others(profile, setting, value, named):
     """Else it would be ignored; what they do anyway may be said."""
-    PROFILES[profile].check(TaskSettings(profile=profile, pay="distance"), 10)
+    profile_named(profile).check(TaskSettings(profile=profile, pay="distance"), 10)
     with pytest.raises(SettingsError, match=f"the profile {profile} has no {named}"):
-        PROFILES[profile].check(TaskSettings(profile=profile, **{setting: value}), 10)
+        profile_named(profile).check(TaskSettings(profile=profile, **{setting: value}), 10)
 
 
 def test_defaults_are_those_of_the_design():
@@ -153,12 +164,12 @@ def test_amounts_that_are_none_are_refused(amount):
 def test_a_task_that_could_overflow_is_refused_with_the_numbers(settings, numbers):
     task = TaskSettings(**{"profile": "hardened"} | settings)
     with pytest.raises(WidthBudgetExceeded, match=numbers):
-        PROFILES[task.profile].check(task, 277_006)
+        profile_named(task.profile).check(task, 277_006)
 
 
 def test_the_papers_experiment_fits_a_real_key():
     """277,006 parameters, 36 participants, five rounds, both profiles' defaults."""
-    for profile in PROFILES.values():
+    for profile in map(profile_named, PROFILES):
         profile.check(TaskSettings(profile=profile.name), 277_006)
 
 
@@ -166,7 +177,7 @@ def test_the_paper_refuses_factors_that_its_key_cannot_hold():
     """SMUL opens x' * y', of twice the mask's width; it must be refused at creation, not in the middle of a round."""
     bounds = {"max_participants": 3, "max_samples": 2, "decimals": 1, "clip": 1.0, "mask_bits": 256, "lanes": None}
     with pytest.raises(WidthBudgetExceeded):
-        PROFILES["paper"].check(TaskSettings(profile="paper", key_bits=520, **bounds), 1)
+        profile_named("paper").check(TaskSettings(profile="paper", key_bits=520, **bounds), 1)
 
 
 def test_the_papers_average_is_right_or_refused_for_a_large_clip():

@@ -7,7 +7,7 @@ import pytest
 from crowdfl.crypto.paillier import pctd
 from crowdfl.documents.signed import Appointment
 from crowdfl.errors import KeyMismatch, NotReady
-from crowdfl.protocols.registry import PROFILES
+from crowdfl.protocols.registry import profile_named
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.host import Host
 from tests.hosts import HARDENED, INITIAL_MODEL, SMALL_TASK, small_definition, test_tools
@@ -29,7 +29,7 @@ def definition_under(profile):
 
 def deal_wrongly(monkeypatch, profile, role):
     """From now on KGC deals one role the bundle of another key."""
-    kind = type(PROFILES[profile])
+    kind = type(profile_named(profile))
     honest = kind.deal
 
     def deal(self, spec, *, insecure_test_key):

@@ -58,7 +58,7 @@ def test_one_seed_is_one_simulation():
         with seeded(seed), pytest.MonkeyPatch.context() as patch:
             carry = Host.carry
             patch.setattr(Host, "carry", lambda *call, carry=carry, sent=sent: sent.append(call[1:5]) or carry(*call))
-            result = run(dropouts={"p1": [2]}, seed=7, budget="4.00")
+            result = run(dropouts={"p1": [2]}, seed=7, budget="4.00", engine="roles")
         seen.append((repr(sent), np.append(*result.model).tolist(), result.rewards, result.costs))
     assert seen[0] == seen[1]
     assert seen[0][0] != seen[2][0]

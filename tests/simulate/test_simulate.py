@@ -169,7 +169,7 @@ def test_noise_is_of_shares_alone_and_a_crowd_too_small_for_it_is_refused(profil
 def test_rewards_are_paid_and_claimed():
     """Exact money, by person and round; costs are those of all roles."""
     data = people(4)
-    result = run(data=data, budget="9.00", pay="distance")
+    result = run(data=data, budget="9.00", pay="distance", engine="roles")
     assert set(result.rewards) == set(data)
     assert Decimal("17.9999") <= sum(result.rewards.values()) <= 18
     for who, total in result.rewards.items():

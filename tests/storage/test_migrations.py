@@ -98,7 +98,7 @@ def test_a_later_revision_changes_a_database_that_is_in_use(url: str, tmp_path: 
     store.set_round("t", None, Round(1, 5.0))
     folder = shutil.copytree(Path(migrations.__file__).parent, tmp_path / "migrations")
     (folder / "versions" / "r0002_next.py").write_text(NEXT)
-    monkeypatch.setattr(migrations, "__file__", str(folder / "__init__.py"))
+    monkeypatch.setattr(migrations, "_FOLDER", folder)
     with pytest.raises(StoreOutdated):
         migrations.check(url)
     migrations.upgrade(url)

@@ -11,7 +11,8 @@ from fastapi import FastAPI
 
 from crowdfl.errors import NotAuthenticated
 from crowdfl.roles.ports import ManualClock
-from crowdfl.services.http.auth import ROLES, Tokens
+from crowdfl.services.http.auth import Tokens
+from crowdfl.settings import TOKEN_ROLES
 from crowdfl.storage.sql import SqlStore
 from crowdfl.web.shell import HEADER, LoginLimit, OneBrowser, Session, Sessions
 from tests.http import conftest as http
@@ -181,7 +182,7 @@ def test_over_tls_the_cookies_plain_name_and_a_page_of_plain_http_open_nothing(w
 
 
 def test_no_other_role_gets_in(world):
-    for role in ROLES:
+    for role in TOKEN_ROLES:
         operator = world.operator(logged_in=False)
         answer = operator.log_in(world.token("sp", role).token)
         assert (answer.status_code, "set-cookie" in answer.headers) == (

@@ -19,9 +19,10 @@ from crowdfl.learning.datasets.motion_sense import MotionSense
 from crowdfl.learning.datasets.npz_files import WindowFile
 from crowdfl.learning.datasets.supplied import Synthetic
 from crowdfl.learning.features import Inputs, features
+from crowdfl.learning.models.layers import with_last
 from crowdfl.learning.models.learner import Learner, Training, batches
+from crowdfl.learning.models.network import NetworkLearner
 from crowdfl.learning.models.softmax import SoftmaxLearner
-from crowdfl.learning.models.torch_models import TorchLearner, with_last
 from crowdfl.protocols.shares.reference import LONGEST, OPPOSED
 from crowdfl.protocols.shares.shape import widths_of
 from crowdfl.settings import TaskSettings
@@ -122,7 +123,7 @@ class Campaign:
         inputs = crowd.held_out.inputs.shape[1]
         self.learner: Learner = SoftmaxLearner(inputs, crowd.label_count)
         if settings.hidden:
-            self.learner = TorchLearner(inputs, with_last([settings.hidden], crowd.label_count), seed=settings.seed)
+            self.learner = NetworkLearner(inputs, with_last([settings.hidden], crowd.label_count), seed=settings.seed)
         self.start = self.learner.shape.flat(self.learner.weights())
         self.training = Training(settings.epochs, settings.batch, settings.rate, settings.seed)
         self.first = self.trained(self.start, 1, self.drawn[: settings.honest])
@@ -150,7 +151,7 @@ class Campaign:
         return changes
 
     def _taught(self, lessons: Sequence["Lesson"], rules: Sequence[Training]) -> Flat:
-        """By how much `SoftmaxLearner`, or a `TorchLearner` with one hidden layer, would change each base."""
+        """By how much `SoftmaxLearner`, or a `NetworkLearner` with one hidden layer, would change each base."""
         import torch
         from torch.nn import functional
 

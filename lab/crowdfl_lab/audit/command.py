@@ -6,46 +6,16 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crowdfl.disclosures import disclosures
-from crowdfl_lab.audit import (
-    deviating_csp,
-    deviating_sp,
-    evaluations,
-    isolation,
-    keys,
-    masks,
-    money,
-    payer,
-    printed,
-    processes,
-    readings,
-    set_back,
-    unsigned_rounds,
-)
 from crowdfl_lab.audit.finding import HARDENED, PAPER, SHARES, Finding, Verdict
-from crowdfl_lab.audit.headroom import SHORTENED, check_widths, tell_apart
-from crowdfl_lab.audit.recorded_round import RecordedRound, record_round
-from crowdfl_lab.audit.shares import (
-    altered,
-    counts,
-    freezing,
-    minting,
-    openings,
-    references,
-    reuse,
-    transcript,
-    unused,
-    words,
-)
-from crowdfl_lab.audit.shares import set_back as shares_set_back
-from crowdfl_lab.report.output import deliver, progress_to_stderr
-from crowdfl_lab.report.results import Result, ResultTable
-from crowdfl_lab.timing import machine
-from crowdfl_lab.wisdm_set import HOW_TO_GET, SET_FILE
+
+if TYPE_CHECKING:
+    from crowdfl_lab.audit.recorded_round import RecordedRound
+    from crowdfl_lab.report.results import Result
+
 
 _COLUMNS = ("", "7.", "what, by whom", "of", "error", "blind", "verdict")
 _ABOUT = (
@@ -73,7 +43,7 @@ _QUICK = _Scale("INSECURE TEST KEYS", 768, 1536, 30, 768, 16)  # fewer would fai
 _DATA = Path("data")
 _AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 _Few = Annotated[bool, typer.Option("--quick", help="Few made-up people: seconds.")]
-_NETWORK_HELP = "A network with a hidden layer (torch) instead of softmax regression."
+_NETWORK_HELP = "A network with a hidden layer instead of softmax regression."
 _Network = Annotated[bool, typer.Option("--network", help=_NETWORK_HELP)]
 _DATA_HELP = "The folder of the WISDM and MotionSense NumPy sets."
 _Data = Annotated[Path, typer.Option(envvar="CROWDFL_DATA", help=_DATA_HELP)]
@@ -91,7 +61,9 @@ def audit(
         bool, typer.Option("--check", help="Exit with 1 if an attack's result is not the expected one.")
     ] = False,
 ) -> None:
-    """Attack all profiles: what each attacker recovers, honest or deviating, beside a blind guess."""
+    from crowdfl_lab.report.output import deliver, progress_to_stderr
+    from crowdfl_lab.timing import machine
+
     if context.invoked_subcommand is not None:
         if as_json or quick or check:
             raise typer.BadParameter(f"write options after `{context.invoked_subcommand}`")
@@ -109,6 +81,7 @@ def incentives(
 ) -> None:
     """Let people cheat under every rule of payment: their part of the budget."""
     from crowdfl_lab.audit.incentives import IncentiveSettings, audit_incentives
+    from crowdfl_lab.report.output import deliver, progress_to_stderr
 
     folder, notes = _data_sets(data, quick=quick, network=network)
     settings = IncentiveSettings.quick() if folder is None else IncentiveSettings()
@@ -128,6 +101,7 @@ def poisoning(
 ) -> None:
     """Let people send poison: what it does to a model, with and without the requester's reference."""
     from crowdfl_lab.audit.poisoning import PoisonSettings, audit_poisoning, with_real
+    from crowdfl_lab.report.output import deliver, progress_to_stderr
 
     folder, notes = _data_sets(data, quick=quick, network=network)
     settings = PoisonSettings.quick() if folder is None else PoisonSettings()
@@ -143,6 +117,7 @@ def _data_sets(data: Path, *, quick: bool, network: bool) -> tuple[Path | None, 
     Of MotionSense there is no command, for its NumPy form is not made here.
     """
     from crowdfl_lab.audit.campaign import missing_files
+    from crowdfl_lab.wisdm_set import HOW_TO_GET, SET_FILE
 
     if quick and network:
         raise typer.BadParameter("--quick and --network exclude each other")
@@ -160,6 +135,7 @@ def privacy(
 ) -> None:
     """Try to tell one person's updates from zeros, by all that a server and readers see; then with each safeguard broken."""
     from crowdfl_lab.audit.privacy import audit_privacy
+    from crowdfl_lab.report.output import deliver, progress_to_stderr
 
     found = audit_privacy(tries, progress_to_stderr(), "crowdfl audit privacy")
     deliver(found, as_json=as_json)
@@ -167,8 +143,10 @@ def privacy(
         raise typer.Exit(1)
 
 
-def attack_recorded(recorded: RecordedRound) -> Iterator[Finding]:
+def attack_recorded(recorded: "RecordedRound") -> Iterator[Finding]:
     """The attacks that need the record of one round: the same code on either profile."""
+    from crowdfl_lab.audit import keys, readings
+
     yield readings.attack_average(recorded)
     yield from readings.attack_total(recorded)
     yield keys.attack_upload(recorded)
@@ -180,6 +158,22 @@ def attack_recorded(recorded: RecordedRound) -> Iterator[Finding]:
 
 
 def _findings(scale: _Scale, say: Callable[[str], None]) -> Iterator[Finding]:
+    from crowdfl_lab.audit import (
+        deviating_csp,
+        deviating_sp,
+        isolation,
+        keys,
+        masks,
+        money,
+        printed,
+        processes,
+        readings,
+        set_back,
+        unsigned_rounds,
+    )
+    from crowdfl_lab.audit.headroom import SHORTENED, check_widths, tell_apart
+    from crowdfl_lab.audit.recorded_round import record_round
+
     say("misprints")
     yield from printed.demonstrate()
     recorded = {}
@@ -230,6 +224,21 @@ def _findings(scale: _Scale, say: Callable[[str], None]) -> Iterator[Finding]:
 
 
 def _shares(say: Callable[[str], None]) -> Iterator[Finding]:
+    from crowdfl_lab.audit import evaluations, isolation, payer
+    from crowdfl_lab.audit.shares import (
+        altered,
+        counts,
+        freezing,
+        minting,
+        openings,
+        references,
+        reuse,
+        transcript,
+        unused,
+        words,
+    )
+    from crowdfl_lab.audit.shares import set_back as shares_set_back
+
     say("rounds of shares, read by each server")
     yield from transcript.attack_transcript()
     yield from transcript.attack_hashes()
@@ -274,7 +283,9 @@ def _shares(say: Callable[[str], None]) -> Iterator[Finding]:
     yield from openings.tell_apart_altered()
 
 
-def _result(scale: _Scale, findings: list[Finding], where: Mapping[str, str | int]) -> Result:
+def _result(scale: _Scale, findings: list[Finding], where: Mapping[str, str | int]) -> "Result":
+    from crowdfl_lab.report.results import Result, ResultTable
+
     title = f"crowdfl audit, {scale.name}: |N| = {scale.paper_bits} (paper), {scale.hardened_bits} (hardened)"
     rows = tuple(_cells(number, finding) for number, finding in enumerate(findings, start=1))
     colours = {verdict + mark: colour for verdict, colour in _COLOURS.items() for mark in ("", _SURPRISE)}
@@ -304,6 +315,8 @@ def _result(scale: _Scale, findings: list[Finding], where: Mapping[str, str | in
 
 def undisclosed(findings: Sequence[Finding]) -> list[str]:
     """Rows that `crowdfl.disclosures` names, and that no attack has made."""
+    from crowdfl.disclosures import disclosures
+
     made = {(finding.attack, finding.subject) for finding in findings}
     named = ((name, row.profile) for row in disclosures() for name in row.audit if row.profile != "every")
     elsewhere = "differential privacy"  # by `crowdfl audit privacy`

@@ -129,7 +129,7 @@ class IncentiveSettings(CampaignSettings):
 
     @classmethod
     def network(cls) -> "IncentiveSettings":
-        """One hidden layer, by torch; fewer draws, for it takes longer."""
+        """One hidden layer; fewer draws, for it takes longer."""
         return cls(draws=1, hidden=64, epochs=10, rate=0.005)
 
     @property

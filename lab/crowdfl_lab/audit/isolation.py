@@ -14,9 +14,9 @@ from crowdfl.errors import TooFewParticipants
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.hardened.profile import HardenedParticipant
 from crowdfl.protocols.profile import Tools
-from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS, Participant
+from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.sp.core import SpOptions
-from crowdfl.settings import TaskSettings
+from crowdfl.settings import LEAST_PARTICIPANTS, TaskSettings
 from crowdfl.simulation.host import Host
 from crowdfl_lab.audit.finding import HARDENED, WEIGHT, Attack, Finding, Floats, found_in
 

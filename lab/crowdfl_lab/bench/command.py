@@ -11,6 +11,7 @@ from crowdfl_lab.report.output import deliver, progress_to_stderr
 from crowdfl_lab.report.results import Result
 
 _DEFAULT_PEERS = Path(".venv-peers/bin/python")
+_DEFAULT_PFL = Path(".venv-pfl/bin/python")
 
 _AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 _Quick = Annotated[bool, typer.Option("--quick", help="A smoke run at small sizes; judges no target.")]
@@ -21,7 +22,7 @@ _OUT_HELP = "A folder for JSON, Markdown, CSV, PNG, SVG and HTML."
 _Out = Annotated[Path | None, typer.Option(help=_OUT_HELP)]
 _Profile = Annotated[str, typer.Option(help="hardened or shares.")]
 
-app = typer.Typer(help="Measure CrowdFL on this machine.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command()
@@ -75,6 +76,9 @@ def compare(
     as_json: _AsJson = False,
     quick: _Quick = False,
     peers: _Peers = _DEFAULT_PEERS,
+    pfl: Annotated[
+        Path, typer.Option(envvar="CROWDFL_PFL", help="The Python that has pfl (`make pfl`).")
+    ] = _DEFAULT_PFL,
     compute: Annotated[str, typer.Option(help="cuda: measure the servers there too, whole.")] = "threads",
     out: _Out = None,
 ) -> None:
@@ -83,7 +87,7 @@ def compare(
 
     fast = None if compute == "threads" else backend_named(compute)
     settings = systems.CompareSettings.quick() if quick else systems.CompareSettings()
-    result = run.bench_compare(settings, python=peers, fast=fast, say=progress_to_stderr())
+    result = run.bench_compare(settings, python=peers, pfl=pfl, fast=fast, say=progress_to_stderr())
     deliver(result, as_json=as_json, out=out)
 
 

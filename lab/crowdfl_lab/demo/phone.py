@@ -20,25 +20,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from rich.console import Console
-from rich.padding import Padding
 
-from crowdfl.cli.task.links import code_in_letters
-from crowdfl.documents.links import phone_page
 from crowdfl.durations import duration
 from crowdfl.errors import CrowdFLError, SettingsError
-from crowdfl.roles.participant.event_words import event_words
-from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS
-from crowdfl.services.client.opening import RequesterFile, link_of
-from crowdfl.services.http.tls import CertificateFiles, is_loopback, renew_certificate
-from crowdfl.settings import from_millionths
+from crowdfl.settings import LEAST_PARTICIPANTS, from_millionths
 from crowdfl_lab.demo.motion import ACTIVITIES, write_recordings
 from crowdfl_lab.demo.processes import CampaignProcesses, port_options, set_up, task_file
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
 
 _ELSEWHERE = ("192.0.2.1", 9)  # an address for documentation: nothing is sent to it
 _MADE_UP = LEAST_PARTICIPANTS
@@ -83,6 +79,8 @@ class _PhoneCampaign(CampaignProcesses):
                 self.say(failure)
 
     def react(self, name: str, event: dict[str, Any]) -> None:
+        from crowdfl.roles.participant.event_words import event_words
+
         what = event["event"]
         if what == "status":
             self.show_status(event, _MADE_UP + self.phones)
@@ -110,7 +108,8 @@ def demo_phone(
         bool, typer.Option("--certificate-page/--no-certificate-page", help="Offer the certificate by plain HTTP.")
     ] = True,
 ) -> None:
-    """Start a campaign that a phone in the same network can join by a link; Ctrl-C ends and removes everything."""
+    from rich.console import Console
+
     place = host or lan_address()
     folder = Path(tempfile.mkdtemp(prefix="crowdfl-demo-phone-"))
     campaign = _PhoneCampaign(folder, Console(), names_processes=False, phones=phones)
@@ -134,6 +133,8 @@ def demo_phone(
 
 def lan_address() -> str:
     """The address by which this machine reaches others; nothing is sent to find it."""
+    from crowdfl.services.http.tls import is_loopback
+
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(_ELSEWHERE)
@@ -176,6 +177,11 @@ def phone_task(rounds: int, window: float, claim: float, people: int) -> str:
 
 def _invite(campaign: _PhoneCampaign, page: str | None, digits: str) -> None:
     """Two codes: the certificate, which comes first, and the link of each phone."""
+    from rich.padding import Padding
+
+    from crowdfl.documents.links import phone_page
+    from crowdfl.services.client.opening import RequesterFile, link_of
+
     roles, show = campaign.roles, campaign.console.out
     show(f"\n1. The phone must trust this demo's certificate: {roles / 'sp/authority/ca.pem'}")
     show(f"   SHA-256: {digits}")
@@ -196,7 +202,9 @@ def _invite(campaign: _PhoneCampaign, page: str | None, digits: str) -> None:
     show("   Ctrl-C here ends the demo and removes everything it has made.\n")
 
 
-def _show_code(console: Console, link: str) -> None:
+def _show_code(console: "Console", link: str) -> None:
+    from crowdfl.cli.task.links import code_in_letters
+
     if console.is_terminal:
         print(code_in_letters(link))  # noqa: T201 -- with colours of its own
 
@@ -218,6 +226,8 @@ def _on_signals(handler: Callable[[int, Any], None] | signal.Handlers) -> Iterat
 
 def share_authority(roles: Path, host: str) -> x509.Certificate:
     """SP's authority vouches for KGC's address too, which is the same here: a phone has to trust one, not two."""
+    from crowdfl.services.http.tls import CertificateFiles, renew_certificate
+
     authority = CertificateFiles(roles / "sp/authority/ca.pem", roles / "sp/authority/ca.key")
     renew_certificate(CertificateFiles(roles / "kgc/tls.pem", roles / "kgc/tls.key"), authority, [host])
     return x509.load_pem_x509_certificate(authority.certificate.read_bytes())

@@ -18,7 +18,6 @@ from typing import Any
 
 from rich.console import Console
 
-from crowdfl.cli.task.template import task_text
 from crowdfl.errors import ServiceUnavailable, SettingsError
 
 _PROGRAM = (sys.executable, "-m", "crowdfl")
@@ -199,6 +198,8 @@ def stage(
 
 def task_file(profile: str, changes: Mapping[str, object]) -> str:
     """The one that `crowdfl task new` prints, with these values."""
+    from crowdfl.cli.task.template import task_text
+
     text = task_text(profile)
     for name, value in changes.items():
         line = f"{name} = {json.dumps(value)}".replace("\\", r"\\")

@@ -65,7 +65,6 @@ def reproduce(  # noqa: PLR0913, PLR0917 -- one for each option
     ] = None,
     compute: Annotated[str, typer.Option(help=f"Where encrypted batches run: {', '.join(BACKENDS)}.")] = "threads",
 ) -> None:
-    """Make tables and figures of the paper's section 8 again, with its numbers beside ours; and what noise costs and hides."""
     if quick and full:
         raise typer.BadParameter("--quick and --full exclude each other")
     _require_known(names, [*CATALOG, "all"], "an experiment")

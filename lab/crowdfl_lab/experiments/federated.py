@@ -26,8 +26,9 @@ from crowdfl.learning.datasets.npz_files import WindowFile
 from crowdfl.learning.datasets.sources import open_crowd
 from crowdfl.learning.evaluation import Scores, scores
 from crowdfl.learning.features import Inputs, features, scaled
+from crowdfl.learning.models.layers import with_last
 from crowdfl.learning.models.learner import Training
-from crowdfl.learning.models.torch_models import TorchLearner, with_last
+from crowdfl.learning.models.network import NetworkLearner
 from crowdfl.learning.oracle import fedavg
 from crowdfl.learning.server_steps import PlainStep
 from crowdfl.protocols.capabilities import FollowsModel
@@ -143,15 +144,15 @@ class LearningCrowd:
         """All that there is to train on, as if it had been collected."""
         return np.concatenate([one.inputs for one in self.fed]), np.concatenate([one.labels for one in self.fed])
 
-    def learner(self) -> TorchLearner:
+    def learner(self) -> NetworkLearner:
         layers = with_last([self.settings.hidden], len(self.label_names))
-        return TorchLearner(self.fed[0].inputs.shape[1], layers, seed=self.settings.seed)
+        return NetworkLearner(self.fed[0].inputs.shape[1], layers, seed=self.settings.seed)
 
     def training(self) -> Training:
         s = self.settings
         return Training(epochs=s.epochs, batch=s.batch, rate=s.rate, seed=s.seed)
 
-    def score(self, learner: TorchLearner) -> Scores:
+    def score(self, learner: NetworkLearner) -> Scores:
         """On what is held out of everyone's windows."""
         labels = np.concatenate([one.held_labels for one in self.fed])
         predicted = learner.predict(np.concatenate([one.held_inputs for one in self.fed])).argmax(axis=1)

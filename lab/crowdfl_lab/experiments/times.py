@@ -16,8 +16,9 @@ import numpy as np
 from crowdfl.crypto.blocks import to_ints
 from crowdfl.crypto.paillier.pctd import FreshRandomizers, KeyShare
 from crowdfl.crypto.paillier.vector import combine
+from crowdfl.learning.models.layers import with_last
 from crowdfl.learning.models.learner import Training
-from crowdfl.learning.models.torch_models import TorchLearner, with_last
+from crowdfl.learning.models.network import NetworkLearner
 from crowdfl.protocols.capabilities import FollowsModel
 from crowdfl.protocols.common.keyed import keyed_party
 from crowdfl.protocols.exchange import ask_directly, run_exchange
@@ -196,7 +197,7 @@ def _training_point(settings: ClockSettings, hidden: int) -> ExperimentPoint:
         inputs = generator.normal(size=(_WINDOWS, _INPUTS)).astype(np.float32)
         labels = generator.integers(0, _LABELS, _WINDOWS)
         training = Training(epochs=30, batch=50, rate=0.001, seed=settings.seed)
-        learner = TorchLearner(_INPUTS, with_last([hidden], _LABELS), seed=settings.seed)
+        learner = NetworkLearner(_INPUTS, with_last([hidden], _LABELS), seed=settings.seed)
         average = learner.weights()
 
         def again() -> None:

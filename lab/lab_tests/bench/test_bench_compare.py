@@ -13,12 +13,23 @@ from crowdfl_lab.bench import command
 from crowdfl_lab.bench.compare import run as measured
 from crowdfl_lab.bench.compare.run import MemoryOfServers, memory_of_servers, target_rows
 from crowdfl_lab.bench.compare.served import served_system
+from crowdfl_lab.bench.compare.simulators import (
+    SIMULATORS,
+    Simulator,
+    own_run,
+    simulator_rows,
+    simulator_table,
+)
+from crowdfl_lab.bench.compare.simulators import (
+    measured as measured_simulator,
+)
 from crowdfl_lab.bench.compare.systems import (
     NOT_INSTALLED,
     PEERS,
     CompareSettings,
     Hardened,
     Shares,
+    SimulatedCrowd,
     System,
     ask_system,
     peer_system,
@@ -38,6 +49,8 @@ SMALL = replace(
     paper_sizes=((1, 3), (1, 4)),
     serves=False,
 )
+PYTHONS = {"flower": PEERS_PYTHON, "pfl": PEERS_PYTHON.parents[2] / ".venv-pfl/bin/python"}
+TINY = SimulatedCrowd(50, 6, 4, 3, 0.5)
 HAS_FLOWER = any(PEERS_PYTHON.parents[1].glob("lib/*/site-packages/flwr"))
 
 
@@ -184,6 +197,51 @@ class TestPeers:
         assert "32 bits" not in plain["reads"]
         assert "2 s become 6 s" in plain["drop"]
         assert "fewer than 3 of 5" in plain["drop"]
+
+
+def simulator(key: str, seconds: float | None) -> Simulator:
+    """A row of a made-up figure; without one, it is not installed."""
+    each = {} if seconds is None else {TINY.parameters: Figure(seconds, "s")}
+    return Simulator(key, key, "1", each, "" if each else "not installed: make it")
+
+
+class TestSimulators:
+    """`crowdfl.simulate` beside others'."""
+
+    @pytest.mark.parametrize("engine", ["crowd", "roles"])
+    def test_both_engines_are_measured_beside_training_and_end_at_the_known_model(self, engine):
+        found = own_run(engine, TINY)
+        assert found["off"] < 1e-6
+        assert found["each"] > found["training"] > 0
+
+    def test_one_is_asked_in_a_process_of_its_own(self):
+        found = measured_simulator("crowd", Path("nowhere"), [TINY])
+        assert not found.missing
+        assert found.version
+        assert found.each[TINY.parameters].value > 0
+
+    @pytest.mark.parametrize("peer", list(SIMULATORS))
+    def test_a_peer_is_measured_where_it_is_installed_and_says_so_where_it_is_not(self, peer):
+        found = measured_simulator(peer, PYTHONS[peer], [TINY])
+        if not found.each:
+            assert "make" in found.missing
+        else:
+            assert found.version
+            assert found.each[TINY.parameters].value > 0
+
+    def test_a_target_is_met_or_missed_and_others_stand_beside_it(self):
+        for taken, met in ((0.4, True), (0.6, False)):
+            found = [
+                simulator("crowd", taken),
+                simulator("roles", 4.0),
+                simulator("pfl", 0.1),
+                simulator("flower", None),
+            ]
+            (row,) = simulator_rows(found, [TINY])
+            assert (row.met, row.ratio) == (met, pytest.approx(taken / 4))
+            assert "not installed" in str(row.peers[-1])
+            table = simulator_table(found, [TINY])
+            assert [len(cells) for cells in table.rows] == [len(table.columns)] * 4
 
 
 def test_the_command_prints_what_the_run_gave_and_files_hold_it(run, systems, monkeypatch, tmp_path):

@@ -1,6 +1,9 @@
 """What the demo says while it runs: what it waits for, and for how long."""
 
-from crowdfl_lab.demo.processes import stage
+import sys
+
+from crowdfl_lab.demo.campaign import training_seconds, waits
+from crowdfl_lab.demo.processes import stage, task_file
 
 
 def status(state="running", *rounds, left=None):
@@ -30,3 +33,11 @@ def test_what_is_waited_for_is_said_with_seconds_where_they_are_known():
         "finished; people claim their rewards for another 15 s",
         "settled: what nobody claimed has gone back to the requester",
     ]
+
+
+def test_rounds_wait_as_long_as_training_takes_here_and_need_no_torch(monkeypatch):
+    """Seconds on a quick machine; on one that is ten times as slow, or as busy, ten times as long."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert training_seconds(task_file("shares", {}), "watch:0") > 0
+    told = [[waits(unit)[name] for name in ("window", "late", "claim_window")] for unit in (0.05, 1.0)]
+    assert told == [["5 s", "5 s", "15 s"], ["50 s", "50 s", "150 s"]]

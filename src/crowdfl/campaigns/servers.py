@@ -19,9 +19,8 @@ from crowdfl.learning.models.forms import ModelForm, dictionary_form
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.defining import defined
-from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS
 from crowdfl.roles.requester import Requester
-from crowdfl.settings import FUNCTIONS, TORCH_FUNCTIONS, TaskOptions, TaskSettings, option_words
+from crowdfl.settings import FUNCTIONS, LEAST_PARTICIPANTS, TORCH_FUNCTIONS, TaskOptions, TaskSettings, option_words
 from crowdfl.simulation.arguments import require_arguments
 from crowdfl.simulation.result import SimulationResult
 from crowdfl.storage.model_files import initial_model

@@ -98,7 +98,9 @@ class Task:
         self._form = form or dictionary_form(
             definition.shape, torch=definition.training.get("learner") == TORCH_FUNCTIONS
         )
-        self._start, self._initial, self._personalize = start, initial, tuple(personalize)
+        self._start = start
+        self._initial = initial
+        self._personalize = tuple(personalize)
         self._history: dict[int, TaskRound] = {}
         self._lock = threading.Lock()
 

@@ -8,20 +8,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
 from crowdfl.cli.output import Json, SettingsPath, marked, show
 from crowdfl.errors import BackupRefused, SettingsError
-from crowdfl.roles.restored import mark_restored_sp
-from crowdfl.services.http.auth import Tokens
-from crowdfl.services.run import give_guard_up
 from crowdfl.settings import ComputingSettings, PeerSettings, ServiceSettings, SpSettings
-from crowdfl.storage import migrations
-from crowdfl.storage.backup import BackupSource, restoring, write_backup
-from crowdfl.storage.database_copy import url_words
-from crowdfl.storage.settings_file import SERVICES, read_service, read_settings, role_in
-from crowdfl.storage.sql import SqlStore
 
 _SHOWN_FROM = 10_000_000  # bytes: less is done before a bar is read
 _AFTER = {
@@ -49,7 +39,8 @@ def backup(
     target: Annotated[Path, typer.Argument(help="The archive to write; it must not exist.")],
     as_json: Json = False,
 ) -> None:
-    """Write a role's database, files and keys to one archive. The role may run meanwhile."""
+    from crowdfl.storage.backup import BackupSource, write_backup
+
     role, found = _service(settings)
     secret = found.passphrase_file  # wherever it is, by whatever name: no archive has it
     left_out = () if secret is None else (secret.resolve(),)
@@ -82,7 +73,12 @@ def restore(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Put a role back from an archive, into an empty folder and an empty database. Then start it."""
+    from crowdfl.services.http.auth import Tokens
+    from crowdfl.storage import migrations
+    from crowdfl.storage.backup import restoring
+    from crowdfl.storage.database_copy import url_words
+    from crowdfl.storage.settings_file import SERVICES, read_service
+
     if not archive.is_file():
         raise SettingsError(f"there is no archive at {archive}")
     target = folder.absolute()
@@ -119,6 +115,8 @@ def restore(
 
 def _require_database(url: str, settings: ServiceSettings, named: str | None) -> None:
     """Settings in an archive may name any database, so that the operator must: whoever could alter the archive is not asked."""
+    from crowdfl.storage.database_copy import url_words
+
     if settings.database is None and named is None:
         return
     if named not in (url, url_words(url)):
@@ -129,6 +127,8 @@ def _require_database(url: str, settings: ServiceSettings, named: str | None) ->
 
 
 def _service(path: Path) -> tuple[str, ServiceSettings]:
+    from crowdfl.storage.settings_file import SERVICES, read_service, read_settings, role_in
+
     found = read_settings(path)
     if "host" not in found:
         raise SettingsError(f"{path} is not the settings of KGC, SP or CSP: copy other folders as they are")
@@ -150,6 +150,10 @@ def _elsewhere(settings: ServiceSettings) -> list[str]:
 
 def _mark_restored(settings: ServiceSettings) -> None:
     """Whatever may have happened since the backup is in doubt; a guard that lies elsewhere says what has."""
+    from crowdfl.roles.restored import mark_restored_sp
+    from crowdfl.services.run import give_guard_up
+    from crowdfl.storage.sql import SqlStore
+
     if isinstance(settings, SpSettings):
         with closing(SqlStore(settings.database_url)) as store:
             mark_restored_sp(store, time.time())
@@ -167,6 +171,9 @@ def _is_guard_archived(settings: ComputingSettings) -> bool:
 @contextmanager
 def _progress(total: int, what: str, *, quiet: bool) -> Iterator[Callable[[int], object]]:
     """A bar on stderr for what takes a while; nothing in a pipe, a log, or beside JSON."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
     console = Console(stderr=True)
     if quiet or total < _SHOWN_FROM or not console.is_terminal:
         yield lambda _bytes: None

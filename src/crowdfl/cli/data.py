@@ -38,7 +38,7 @@ def _for_a_task(source: Source, rows: Sequence[Mapping[str, Any]]) -> str:
     values = source.load_person(0).train.value_names if source.label_names == (UNLABELLED,) else ()
     target = 'target = "value", ' if values else ""
     labels = json.dumps(list(values or source.label_names), ensure_ascii=False)
-    return f"in a task file's [training]: {target}window = {length}, channels = {channels}, labels = {labels}"
+    return f"in a task file's [training]: {target}window_samples = {length}, channels = {channels}, labels = {labels}"
 
 
 def _counts(source: Source, index: int) -> dict[str, Any]:

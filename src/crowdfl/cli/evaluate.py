@@ -3,20 +3,20 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
 from crowdfl.cli.output import Json, OwnLearnerName, show, tell_code
 from crowdfl.cli.waiting import waiting
 from crowdfl.errors import SettingsError
-from crowdfl.learning.datasets.sources import each_person
-from crowdfl.learning.evaluation import evaluated, load_samples, predicted_by
-from crowdfl.learning.models.learner import Learner
-from crowdfl.learning.recipe import Recipe
-from crowdfl.storage.model_files import read_model
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from crowdfl.learning.models.learner import Learner
+    from crowdfl.learning.recipe import Recipe
+
 
 _Model = Annotated[
     Path, typer.Argument(help="A model that `crowdfl task fetch` or `train --save` wrote: .safetensors or .npz.")
@@ -40,7 +40,8 @@ def evaluate(
     learner: OwnLearnerName = None,
     as_json: Json = False,
 ) -> None:
-    """Show how well a model does: accuracy and scores of each class and the confusion matrix, or the errors of values."""
+    from crowdfl.learning.evaluation import evaluated, load_samples
+
     tell_code(learner)
     with waiting("loading the model and the data", quiet=as_json):
         recipe, model_learner = _loaded(model, learner)
@@ -59,6 +60,8 @@ def evaluate(
 
 def _people(data: Sequence[str], left_out: Sequence[str]) -> list[str]:
     """Everyone who is meant, each once."""
+    from crowdfl.learning.datasets.sources import each_person
+
     everyone = dict.fromkeys(spec for text in data for spec in each_person(text))
     gone = {spec for text in left_out for spec in each_person(text)}
     if unknown := sorted(gone - everyone.keys()):  # a slip would evaluate on somebody who took part
@@ -68,7 +71,10 @@ def _people(data: Sequence[str], left_out: Sequence[str]) -> list[str]:
     return [spec for spec in everyone if spec not in gone]
 
 
-def _each_table(each: Mapping[str, Mapping[str, float]]) -> Table:
+def _each_table(each: Mapping[str, Mapping[str, float]]) -> "Table":
+    from rich.markup import escape
+    from rich.table import Table
+
     names = list(dict.fromkeys(name for row in each.values() for name in row if name != "windows"))
     table = Table("data", "windows", *names, title="each person's")
     for spec, row in each.items():
@@ -84,7 +90,8 @@ def predict(
     learner: OwnLearnerName = None,
     as_json: Json = False,
 ) -> None:
-    """Show which label each window gets, and its probability; or its values."""
+    from crowdfl.learning.evaluation import load_samples, predicted_by
+
     tell_code(learner)
     with waiting("loading the model and the data", quiet=as_json):
         recipe, model_learner = _loaded(model, learner)
@@ -114,7 +121,10 @@ def in_words(scores: Mapping[str, float]) -> str:
     return f"RMSE {scores['rmse']:.4g}, MAE {scores['mae']:.4g}, R2 {scores['r2']:.3f}"
 
 
-def value_table(values: Mapping[str, Mapping[str, float]], title: str) -> Table:
+def value_table(values: Mapping[str, Mapping[str, float]], title: str) -> "Table":
+    from rich.markup import escape
+    from rich.table import Table
+
     table = Table("value", "RMSE", "MAE", "R2", title=title)
     for name, row in values.items():
         table.add_row(escape(name), f"{row['rmse']:.4g}", f"{row['mae']:.4g}", f"{row['r2']:.3f}")
@@ -123,8 +133,11 @@ def value_table(values: Mapping[str, Mapping[str, float]], title: str) -> Table:
 
 def class_table(
     classes: Mapping[str, Mapping[str, float]], title: str, confused: Mapping[str, Sequence[int]] = MappingProxyType({})
-) -> Table:
+) -> "Table":
     """A report of each class as a table, with the rows of the confusion matrix where they are given."""
+    from rich.markup import escape
+    from rich.table import Table
+
     table = Table("class", "windows", "precision", "recall", "F1", *map(escape, confused), title=title)
     for name, row in classes.items():
         values = (f"{row[key]:.3f}" for key in ("precision", "recall", "f1"))
@@ -132,8 +145,11 @@ def class_table(
     return table
 
 
-def _loaded(path: Path, learner: str | None) -> tuple[Recipe, Learner]:
+def _loaded(path: Path, learner: str | None) -> "tuple[Recipe, Learner]":
     """A model that is not trained any more needs no loss, so that an own one need not be named."""
+    from crowdfl.learning.recipe import Recipe
+    from crowdfl.storage.model_files import read_model
+
     definition, arrays = read_model(path)
     recipe = Recipe.of(definition.training).changed(loss=None)
     made = recipe.make_learner(learner)

@@ -6,25 +6,20 @@
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from crowdfl.cli.output import Json, SettingsPath, show
 from crowdfl.errors import BadSignature, KeyFileMissing, SettingsError
-from crowdfl.services.folders.public_part import HOLDS, PublicPart, read_part, require_vouching, same_digits, write_part
-from crowdfl.services.folders.role_folder import RoleFolder, install
-from crowdfl.services.http.tls import (
-    CertificateFiles,
-    key_pin,
-    make_server_certificate,
-    renew_certificate,
-    require_usable,
-)
-from crowdfl.services.http.wire import new_token
-from crowdfl.storage.atomic import read_secret, write_private
 
-app = typer.Typer(help="How organisations come to know each other's keys: docs/organisations.md.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from crowdfl.services.folders.public_part import PublicPart
+    from crowdfl.services.folders.role_folder import RoleFolder
+    from crowdfl.services.http.tls import CertificateFiles
+
+
+app = typer.Typer(no_args_is_help=True)
 _Part = Annotated[Path, typer.Argument(help="The other's public part, such as sp.public.json.")]
 RELOAD = "If the service runs, have it read this again: kill -HUP its process."
 
@@ -32,6 +27,8 @@ RELOAD = "If the service runs, have it read this again: kill -HUP its process."
 @app.command("show")
 def show_parts(parts: Annotated[list[Path], typer.Argument(help="Public parts.")], as_json: Json = False) -> None:
     """Show whose part it is and its fingerprint, which its owner reads to you by another way than the file came."""
+    from crowdfl.services.folders.public_part import read_part
+
     found = [read_part(path) for path in parts]
     rows = [{"role": part.role, "name": part.name, "url": part.url, "fingerprint": part.fingerprint} for part in found]
     show(rows, *(_described(part) for part in found), as_json=as_json)
@@ -46,6 +43,8 @@ def make(
     as_json: Json = False,
 ) -> None:
     """Write this role's public part again, after its keys or its address have changed."""
+    from crowdfl.services.folders.role_folder import RoleFolder
+
     _tell_own(RoleFolder(settings), url, as_json=as_json)
 
 
@@ -65,6 +64,9 @@ def accept(
     ] = 0.0,
 ) -> None:
     """Take a peer's keys, token and address into this role's folder. Safe to repeat."""
+    from crowdfl.services.folders.public_part import read_part
+    from crowdfl.services.folders.role_folder import RoleFolder, install
+
     found = read_part(part)
     require_compared(found, fingerprint)
     changed = install(settings, found, replace=replace, overlap=overlap * 3600)
@@ -85,6 +87,11 @@ def token(
     ] = False,
 ) -> None:
     """Make this role's next token for a service, and tell it in the public part; with --use, put it to use."""
+    from crowdfl.services.folders.public_part import HOLDS
+    from crowdfl.services.folders.role_folder import RoleFolder
+    from crowdfl.services.http.wire import new_token
+    from crowdfl.storage.atomic import write_private
+
     own = RoleFolder(settings)
     if service not in HOLDS[own.role]:
         raise SettingsError(f"{own.role} shows tokens to {', '.join(HOLDS[own.role]) or 'nobody'}, not to {service!r}")
@@ -100,7 +107,9 @@ def token(
     )
 
 
-def _use_next_token(own: RoleFolder, service: str) -> None:
+def _use_next_token(own: "RoleFolder", service: str) -> None:
+    from crowdfl.storage.atomic import read_secret
+
     coming = own.next_token(service)
     if not coming.exists():
         raise KeyFileMissing(f"there is no {coming}: make a new token first, without --use")
@@ -108,7 +117,9 @@ def _use_next_token(own: RoleFolder, service: str) -> None:
     os.replace(coming, own.token(service))
 
 
-def _tell_own(own: RoleFolder, url: str | None, *, as_json: bool) -> None:
+def _tell_own(own: "RoleFolder", url: str | None, *, as_json: bool) -> None:
+    from crowdfl.services.folders.public_part import write_part
+
     part = own.part(url)
     write_part(own.public, part)
     show(
@@ -116,12 +127,14 @@ def _tell_own(own: RoleFolder, url: str | None, *, as_json: bool) -> None:
     )
 
 
-def _described(part: PublicPart) -> str:
+def _described(part: "PublicPart") -> str:
     return f"{part.name}  {part.url or ''}\n  {part.fingerprint}"
 
 
-def require_compared(part: PublicPart, told: str | None) -> None:
+def require_compared(part: "PublicPart", told: str | None) -> None:
     """The digits that the owner told, or a person's word that they are the same."""
+    from crowdfl.services.folders.public_part import same_digits
+
     if told is not None:
         if not same_digits(told, part.fingerprint):
             raise BadSignature(
@@ -138,13 +151,16 @@ def require_compared(part: PublicPart, told: str | None) -> None:
     typer.confirm("Has its owner read the very same digits to you, by another way than the file came?", abort=True)
 
 
-tls_app = typer.Typer(help="This service's own certificate.", no_args_is_help=True)
+tls_app = typer.Typer(no_args_is_help=True)
 _PINNED = ("sp", "csp")  # whose key others know
 
 
 @tls_app.command("show")
 def show_certificate(settings: SettingsPath, as_json: Json = False) -> None:
     """Show until when the certificate is good, and the SHA-256 of its key, as [pins] has it."""
+    from crowdfl.services.folders.role_folder import RoleFolder
+    from crowdfl.services.http.tls import key_pin, require_usable
+
     certificate = require_usable(RoleFolder(settings).tls)
     pin = key_pin(certificate)
     until = f"{certificate.not_valid_after_utc:%Y-%m-%d %H:%M:%S} UTC"
@@ -166,6 +182,10 @@ def renew(
     ] = None,
 ) -> None:
     """Make another certificate for this service; phones and peers notice nothing."""
+    from crowdfl.services.folders.public_part import write_part
+    from crowdfl.services.folders.role_folder import RoleFolder
+    from crowdfl.services.http.tls import renew_certificate
+
     own = RoleFolder(settings)
     if use_new_key:
         _use_next(own)
@@ -185,11 +205,14 @@ def renew(
     typer.echo(f"{own.tls.certificate} is new. {RELOAD}")
 
 
-def _host(own: RoleFolder) -> str:
+def _host(own: "RoleFolder") -> str:
     return str(own.found.get("host"))
 
 
-def _authority(own: RoleFolder, ca: Path | None) -> CertificateFiles:
+def _authority(own: "RoleFolder", ca: Path | None) -> "CertificateFiles":
+    from crowdfl.services.folders.public_part import require_vouching
+    from crowdfl.services.http.tls import CertificateFiles
+
     files = own.authority if ca is None else CertificateFiles(ca / "ca.pem", ca / "ca.key")
     if not files.key.exists():
         raise KeyFileMissing(
@@ -200,7 +223,9 @@ def _authority(own: RoleFolder, ca: Path | None) -> CertificateFiles:
     return files
 
 
-def _make_next(own: RoleFolder, authority: CertificateFiles) -> None:
+def _make_next(own: "RoleFolder", authority: "CertificateFiles") -> None:
+    from crowdfl.services.http.tls import make_server_certificate
+
     files = own.next_tls
     for path in vars(files).values():
         path.unlink(missing_ok=True)
@@ -209,8 +234,10 @@ def _make_next(own: RoleFolder, authority: CertificateFiles) -> None:
     make_server_certificate(files.certificate.parent, authority, files.certificate.stem, [_host(own)])
 
 
-def _use_next(own: RoleFolder) -> None:
+def _use_next(own: "RoleFolder") -> None:
     """Two renames: a process that reads in between sees that they do not fit, and keeps what it has."""
+    from crowdfl.services.http.tls import require_usable
+
     coming = own.next_tls
     if not coming.certificate.exists():
         raise KeyFileMissing(f"there is no {coming.certificate}: make a new key first, with --new-key")

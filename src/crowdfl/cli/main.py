@@ -2,8 +2,11 @@
 
 import sys
 from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
@@ -18,25 +21,60 @@ from crowdfl.version import __version__
 EXIT_ERROR = 3  # 0: done; 1: a check the user asked for failed; 2: wrong usage; 3: a named error; 130: interrupted
 EXIT_INTERRUPTED = 130
 
-# Where each command is: a function, or the Typer of a group. Loaded when asked for: a phone need not load the servers.
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a command is, a function or the Typer of a group; what is said of it; and a package that it cannot do without."""
+
+    where: str
+    help: str
+    needs: str | None = None
+
+
+_EXTRAS = {"fastapi": "services", "httpx": "participant"}
+# A command's module is loaded when the command is used: a phone need not load the servers, and a list of commands nothing.
 _COMMANDS = {
-    "init": "cli.workspace:init",
-    "exchange": "cli.exchange:app",
-    "tls": "cli.exchange:tls_app",
-    "kgc": "cli.servers:kgc_app",
-    "sp": "cli.servers:sp_app",
-    "csp": "cli.servers:csp_app",
-    "payer": "cli.payer:app",
-    "task": "cli.task.commands:app",
-    "participant": "cli.participant:app",
-    "phone": "cli.phone:app",
-    "train": "cli.train:train",
-    "evaluate": "cli.evaluate:evaluate",
-    "predict": "cli.evaluate:predict",
-    "privacy": "cli.privacy:app",
-    "doctor": "cli.doctor.command:doctor",
-    "backup": "cli.backup:backup",
-    "restore": "cli.backup:restore",
+    "init": _Place(
+        "cli.workspace:init",
+        "Make keys, certificate, tokens and settings: of one role with --role, or of KGC, SP, CSP and a requester.",
+    ),
+    "exchange": _Place("cli.exchange:app", "How organisations come to know each other's keys: docs/organisations.md."),
+    "tls": _Place("cli.exchange:tls_app", "This service's own certificate."),
+    "kgc": _Place("cli.servers:kgc_app", "The key generation centre: makes keys, certifies participants.", "fastapi"),
+    "sp": _Place("cli.servers:sp_app", "The sensing platform: tasks, rounds, rewards, money.", "fastapi"),
+    "csp": _Place(
+        "cli.servers:csp_app", "The computation server: answers SP with the other half of the key.", "fastapi"
+    ),
+    "payer": _Place("cli.payer:app", "Whoever pays people out: make a key, open what to pay, and where."),
+    "task": _Place("cli.task.commands:app", "Requester: define, fund, invite, watch, stop, fetch.", "httpx"),
+    "participant": _Place("cli.participant:app", "Participant: look, join, take part, be paid, leave.", "httpx"),
+    "phone": _Place(
+        "cli.phone:app", "The page that phones take part with: host it elsewhere, or check an SP's.", "fastapi"
+    ),
+    "train": _Place(
+        "cli.train:train",
+        "Train on one person's data without encryption; show the learning curve and the held-out scores.",
+    ),
+    "evaluate": _Place(
+        "cli.evaluate:evaluate",
+        "Show how well a model does: accuracy and scores of each class and the confusion matrix, or the errors of values.",
+    ),
+    "predict": _Place("cli.evaluate:predict", "Show which label each window gets, and its probability; or its values."),
+    "privacy": _Place("cli.privacy:app", "Plan a task with differential privacy."),
+    "doctor": _Place(
+        "cli.doctor.command:doctor",
+        "Check this machine, and each role whose settings are given. Exits with 1 if something fails.",
+    ),
+    "backup": _Place(
+        "cli.backup:backup",
+        "Write a role's database, files and keys to one archive. The role may run meanwhile.",
+        "fastapi",
+    ),
+    "restore": _Place(
+        "cli.backup:restore",
+        "Put a role back from an archive, into an empty folder and an empty database. Then start it.",
+        "fastapi",
+    ),
 }
 # What another package adds, for one the laboratory, which stands beside this package in a clone.
 _ADDED = {point.name: point for point in entry_points(group="crowdfl.commands")}
@@ -44,7 +82,9 @@ _LABORATORY = ("audit", "bench", "demo", "demo-phone", "reproduce", "wisdm")
 
 
 class _Tree(TyperGroup):
-    """Loads a command's module when the command is used."""
+    """Loads a command's module when the command is used. Help and completion list commands without loading any."""
+
+    _lists_only = False
 
     # Typer's own types here are click's in one version and its copy of them in another, hence Any.
 
@@ -53,7 +93,8 @@ class _Tree(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401
         if cmd_name in _COMMANDS or cmd_name in _ADDED:
-            command = _load(cmd_name)
+            said = _said(cmd_name) if self._lists_only else None
+            command = _load(cmd_name) if said is None else _single(lambda: None, help=said)
         elif cmd_name in _LABORATORY:
             why = "is part of the laboratory, which stands beside the product: clone the repository and run `make demo` there"
             command = _refusing(f"`crowdfl {cmd_name}` {why}")
@@ -62,23 +103,67 @@ class _Tree(TyperGroup):
         command.name = cmd_name
         return command
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401
+        super(_Tree, self._list()).format_help(ctx, formatter)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:  # noqa: ANN401
+        ctx.command = found = self._list()  # completion asks the context's command for its commands
+        return super(_Tree, found).shell_complete(ctx, incomplete)
+
+    def _list(self) -> "_Tree":
+        found = copy(self)
+        found._lists_only = True
+        return found
+
+
+def _said(name: str) -> str | None:
+    """Of a command, without loading it; None where only the command itself can say it."""
+    if name in _COMMANDS:
+        place = _COMMANDS[name]
+        return place.help if _is_installed(place.needs) else f"Not installed: {escape(_pip(place.needs))}"
+    package = import_module(_ADDED[name].module.partition(".")[0])
+    said = getattr(package, "COMMANDS", {}).get(name)
+    return None if said is None else str(said)
+
+
+def _is_installed(package: str | None) -> bool:
+    try:
+        return package is None or find_spec(package) is not None
+    except ModuleNotFoundError:
+        return False
+
 
 def _load(name: str) -> Any:  # noqa: ANN401
     """A command; if it needs a package that is not installed, a command that says so."""
-    module, _, attribute = _COMMANDS.get(name, ":").partition(":")
-    try:
-        found = getattr(import_module(f"crowdfl.{module}"), attribute) if module else _ADDED[name].load()
-    except ModuleNotFoundError as missing:
-        if (missing.name or "").startswith("crowdfl"):
-            raise
-        return _missing(name, missing.name)
-    return typer.main.get_group(found) if isinstance(found, typer.Typer) else _single(found)
+    if name in _ADDED:
+        try:
+            found, said = _ADDED[name].load(), _said(name)
+        except ModuleNotFoundError as missing:
+            return _refusing(_missing(name, missing), help=f"Not installed: {missing.name}")
+    else:
+        place = _COMMANDS[name]
+        if place.needs is not None and not _is_installed(place.needs):
+            needed = _pip(place.needs)
+            return _refusing(f"`crowdfl {name}` needs {place.needs}: `{needed}`", help=_said(name))
+        module, _, attribute = place.where.partition(":")
+        found, said = getattr(import_module(f"crowdfl.{module}"), attribute), place.help
+    command = typer.main.get_group(found) if isinstance(found, typer.Typer) else _single(found)
+    if said is not None:
+        command.help = said
+    return command
 
 
-def _missing(command: str, package: str | None) -> Any:  # noqa: ANN401
-    extra = "participant" if command == "participant" else "services"
-    needed = f"pip install 'crowdfl[{extra}]'"
-    return _refusing(f"`crowdfl {command}` needs {package}: `{needed}`", help=f"Not installed: {escape(needed)}")
+def _pip(package: str | None) -> str:
+    return f"pip install 'crowdfl[{_EXTRAS.get(package or '', 'services')}]'"
+
+
+def _missing(command: str, missing: ModuleNotFoundError) -> str:
+    """What to do about a package that is missing; one of the project's own is a fault, and is raised."""
+    if (missing.name or "").startswith("crowdfl"):
+        raise missing
+    place = _COMMANDS.get(command)
+    how = "`make setup`, in a clone" if place is None else f"`{_pip(place.needs)}`"
+    return f"`crowdfl {command}` needs {missing.name}: {how}"
 
 
 def _refusing(why: str, **options: Any) -> Any:  # noqa: ANN401
@@ -126,6 +211,10 @@ def run() -> None:
     complain = Console(stderr=True, highlight=False)
     try:
         app()
+    except ModuleNotFoundError as missing:  # commands import what they need when they run
+        name = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+        complain.print(f"[red]PackageMissing[/red]: {escape(_missing(name, missing))}", soft_wrap=True)
+        sys.exit(EXIT_ERROR)
     except (CrowdFLError, OSError) as error:  # not a closed pipe at standard output: Typer ends quietly there
         words = _told(error) if isinstance(error, OSError) else str(error)
         complain.print(f"[red]{type(error).__name__}[/red]: {escape(clean(words))}", soft_wrap=True)

@@ -15,8 +15,6 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from crowdfl.learning.models.own_code import code_file
-from crowdfl.storage.atomic import write_private
 from crowdfl.text import printable_lines
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
@@ -51,6 +49,8 @@ def write_rows(
     if file is None:
         typer.echo(text.getvalue(), nl=False)
     else:
+        from crowdfl.storage.atomic import write_private
+
         write_private(file, text.getvalue().encode(), overwrite=True)
 
 
@@ -127,4 +127,6 @@ def tell_code(*names: str | None) -> None:
     """Load the code, and say on stderr which file it came from: two folders may hold modules of one name."""
     for name in names:
         if name:
+            from crowdfl.learning.models.own_code import code_file
+
             typer.echo(clean(f"your code: {name} from {code_file(name)}"), err=True)

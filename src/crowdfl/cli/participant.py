@@ -4,23 +4,21 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from crowdfl.cli.output import JsonLines, OwnLearnerName, OwnLossName, clean, show, show_event, tell_code
-from crowdfl.documents.signed import Definition
 from crowdfl.errors import SettingsError
-from crowdfl.learning.training import LocalTrainer
-from crowdfl.roles.participant.agent import Agent
-from crowdfl.roles.participant.event_words import event_words
-from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS, Participant
-from crowdfl.services.client.opening import home_of, invited, read_invitation
-from crowdfl.settings import from_millionths, money_words
+from crowdfl.settings import LEAST_PARTICIPANTS, from_millionths, money_words
 
-app = typer.Typer(help="Participant: look, join, take part, be paid, leave.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from crowdfl.documents.signed import Definition
+    from crowdfl.roles.participant.participant import Participant
+
+
+app = typer.Typer(no_args_is_help=True)
 _Invitation = Annotated[Path, typer.Argument(help="The invitation file you were given.")]
 _Home = Annotated[
     Path | None,
@@ -76,6 +74,9 @@ def join(
     as_json: JsonLines = False,
 ) -> None:
     """Make your keys, have them certified, and enrol. Safe to repeat."""
+    from crowdfl.roles.participant.agent import Agent
+    from crowdfl.services.client.opening import read_invitation
+
     own: dict[str, Any] = {"least": least_participants, "agree": agree, "language": language}
     with open_participant(invitation, home, as_json=as_json, **own) as person:
         agreed = yes or Agent(person, time.sleep).has_joined
@@ -104,6 +105,10 @@ def run(  # noqa: PLR0913, PLR0917 -- each is an option
     ] = 0,
 ) -> None:
     """Join and take part until the task ends; after an interruption, continue where it stopped."""
+    from crowdfl.learning.training import LocalTrainer
+    from crowdfl.roles.participant.agent import Agent
+    from crowdfl.services.client.opening import read_invitation
+
     own: dict[str, Any] = {"least": least_participants, "agree": agree, "language": language}
     with open_participant(invitation, home, as_json=as_json, hold=hold_upload, **own) as person:
         agent = Agent(person, time.sleep)
@@ -126,7 +131,7 @@ def status(invitation: _Invitation, home: _Home = None, as_json: JsonLines = Fal
     show(told, "\n".join(lines), as_json=as_json)
 
 
-def _money_told(person: Participant) -> dict[str, Any]:
+def _money_told(person: "Participant") -> dict[str, Any]:
     """What was earned, and what the platform has answered; nothing of a task without rewards."""
     if person.definition.settings.budget is None:
         return {}
@@ -139,7 +144,7 @@ def _money_told(person: Participant) -> dict[str, Any]:
     return {"currency": person.currency, "millionths": by_round}
 
 
-def _money_lines(person: Participant) -> list[str]:
+def _money_lines(person: "Participant") -> list[str]:
     if person.definition.settings.budget is None:
         return []
     answer = person.claimed.answer
@@ -176,6 +181,8 @@ def evidence(
     as_json: JsonLines = False,
 ) -> None:
     """Show where the platform's word and the second server's signed record differ, and whom to send that to."""
+    from crowdfl.roles.participant.event_words import event_words
+
     with open_participant(invitation, home, as_json=as_json, joined=True, reads=True) as person:
         found = person.export_evidence()
         differences = person.evidence.differences()
@@ -242,7 +249,7 @@ def leave(
         person.leave(withdraw=withdraw)
 
 
-def _ask(person: Participant, definition: Definition, *, agreed: bool, as_json: bool) -> None:
+def _ask(person: "Participant", definition: "Definition", *, agreed: bool, as_json: bool) -> None:
     """Show what joining means, and continue only with a yes; who has joined was asked before."""
     if agreed:
         return
@@ -259,20 +266,6 @@ def _ask(person: Participant, definition: Definition, *, agreed: bool, as_json: 
     typer.confirm("Join?", abort=True)
 
 
-@dataclass
-class _Holding(Participant):
-    """One round's upload is never sent, however long one waits."""
-
-    hold: int = 0
-
-    def send(self, number: int) -> bool:
-        if number == self.hold:
-            self.on_event("holding", {"round": number})
-            while True:
-                time.sleep(3600)
-        return super().send(number)
-
-
 @contextmanager
 def open_participant(
     invitation: Path,
@@ -281,9 +274,12 @@ def open_participant(
     as_json: bool,
     hold: int = 0,
     **more: Any,  # noqa: ANN401 -- those of `invited`
-) -> Iterator[Participant]:
+) -> "Iterator[Participant]":
     """The participant that an invitation and a home folder make, with its links, which are closed at the end."""
-    with invited(read_invitation(invitation), home or home_of(invitation), _Holding, **more) as person:
+    from crowdfl.cli.holding import HoldingParticipant
+    from crowdfl.services.client.opening import home_of, invited, read_invitation
+
+    with invited(read_invitation(invitation), home or home_of(invitation), HoldingParticipant, **more) as person:
         person.hold = hold
         person.on_event = show_event if as_json else say
         yield person
@@ -291,10 +287,14 @@ def open_participant(
 
 def beside(what: str, details: Mapping[str, Any]) -> None:
     """On standard error, for a command whose answer is one value."""
+    from crowdfl.roles.participant.event_words import event_words
+
     if what != "claimed":
         typer.echo(event_words(what, details), err=True)
 
 
 def say(what: str, details: Mapping[str, Any]) -> None:
     """An event in words, for the person at the device."""
+    from crowdfl.roles.participant.event_words import event_words
+
     typer.echo(event_words(what, details))

@@ -12,13 +12,11 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crowdfl.cli.exchange import require_compared
 from crowdfl.cli.output import Json, show, write_rows
-from crowdfl.crypto.sealing import ReaderKey
 from crowdfl.errors import (
     FormatError,
     KeyFileDamaged,
@@ -28,11 +26,12 @@ from crowdfl.errors import (
     PayoutRefused,
     SettingsError,
 )
-from crowdfl.roles.payer import COLUMNS, Payer, PayerRecord, Row
-from crowdfl.services.folders.public_part import read_part
-from crowdfl.storage.atomic import read_private_key, require_owner_only, write_private
 
-app = typer.Typer(help="Whoever pays people out: make a key, open what to pay, and where.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from crowdfl.roles.payer import Payer, PayerRecord, Row
+
+
+app = typer.Typer(no_args_is_help=True)
 _KeyFile = Annotated[Path, typer.Argument(metavar="KEY", help="The payer's private key. It never leaves this machine.")]
 _LONGEST_CELL = 1_500_000  # characters: a task's definition
 
@@ -40,6 +39,10 @@ _LONGEST_CELL = 1_500_000  # characters: a task's definition
 @app.command()
 def key(file: _KeyFile, as_json: Json = False) -> None:
     """Make a key, if there is none, and show its public half: for `payer_key` of SP and of its requesters."""
+    from crowdfl.crypto.sealing import ReaderKey
+    from crowdfl.roles.payer import PayerRecord
+    from crowdfl.storage.atomic import read_private_key, write_private
+
     if not file.exists():
         try:
             write_private(_record_of(file), _text(PayerRecord()))  # first: a key without its record could pay twice
@@ -61,6 +64,9 @@ def know(
     ] = None,
 ) -> None:
     """Believe this KGC who takes part in a task, and which key its CSP signs with. Safe to repeat."""
+    from crowdfl.cli.exchange import require_compared
+    from crowdfl.services.folders.public_part import read_part
+
     found = read_part(part)
     if found.role != "kgc" or found.key is None:
         raise SettingsError(
@@ -101,6 +107,8 @@ def open_payouts(
     as_json: Json = False,
 ) -> None:
     """Show how much goes where, once, as CSP and people have signed it. What does not fit is refused, not shown."""
+    from crowdfl.roles.payer import COLUMNS
+
     given = sys.stdin.read() if payouts == "-" else Path(payouts).read_text(encoding="utf-8")
     due, rows = _rows(given)
     with _opened(file) as payer:
@@ -114,8 +122,12 @@ def open_payouts(
 
 
 @contextmanager
-def _opened(file: Path) -> Iterator[Payer]:
+def _opened(file: Path) -> "Iterator[Payer]":
     """The payer, alone; what its record has become is on disk when this ends."""
+    from crowdfl.crypto.sealing import ReaderKey
+    from crowdfl.roles.payer import Payer, PayerRecord
+    from crowdfl.storage.atomic import read_private_key, require_owner_only, write_private
+
     with open(file, "rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)  # several programs may pay at once
         own = ReaderKey(read_private_key(file))
@@ -141,11 +153,11 @@ def _record_of(file: Path) -> Path:
     return file.with_name(f"{file.name}.record.json")
 
 
-def _text(record: PayerRecord) -> bytes:
+def _text(record: "PayerRecord") -> bytes:
     return (json.dumps(record.body(), indent=1) + "\n").encode()
 
 
-def _rows(text: str) -> tuple[Callable[[Row], bool], list[Row]]:
+def _rows(text: str) -> "tuple[Callable[[Row], bool], list[Row]]":
     """Payments, and which of them to make: of a list those that nobody has begun and whose owners said where to pay; or the one
     that a payout program is given."""
     if not text.lstrip().startswith(("[", "{")):
@@ -164,11 +176,11 @@ def _rows(text: str) -> tuple[Callable[[Row], bool], list[Row]]:
     return _is_due if is_list else _is_begun, [{name: str(value) for name, value in row.items()} for row in rows]
 
 
-def _is_due(row: Row) -> bool:
+def _is_due(row: "Row") -> bool:
     return row.get("state") == "pending" and bool(row.get("destination"))
 
 
-def _is_begun(row: Row) -> bool:
+def _is_begun(row: "Row") -> bool:
     if row.get("state") != "running":
         raise PayoutRefused("this payment is not the one that a program is given to make: give a list of payments")
     return True

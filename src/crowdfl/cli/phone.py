@@ -3,20 +3,21 @@
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import httpx
 import typer
 
 from crowdfl.cli.output import Json, show
 from crowdfl.errors import ServiceUnavailable, SettingsError
-from crowdfl.services.http.tls import client_context
 from crowdfl.settings import is_origin
-from crowdfl.web.pages import Asset, phone_assets, phone_headers
 
-app = typer.Typer(
-    help="The page that phones take part with: host it elsewhere, or check an SP's.", no_args_is_help=True
-)
+if TYPE_CHECKING:
+    import httpx
+
+    from crowdfl.web.pages import Asset
+
+
+app = typer.Typer(no_args_is_help=True)
 _HEADERS = "headers.txt"
 _LONGEST = 16 * 2**20  # bytes of a file that are read from an SP
 _SECONDS = 30.0
@@ -65,14 +66,18 @@ def digest(
         raise typer.Exit(1)
 
 
-def _files() -> Iterator[tuple[str, Asset]]:
+def _files() -> "Iterator[tuple[str, Asset]]":
     """By path below the host's root."""
+    from crowdfl.web.pages import phone_assets
+
     for place, assets in sorted(phone_assets().items()):
         for name, asset in sorted(assets.items()):
             yield f"{place.removeprefix('/')}/{name}", asset
 
 
 def _header_lines(connect: list[str]) -> str:
+    from crowdfl.web.pages import phone_headers
+
     for origin in connect:
         if not is_origin(origin):
             raise SettingsError(f"--connect {origin}: expected an origin such as https://host:7102")
@@ -87,6 +92,10 @@ def _base(url: str) -> str:
 
 def _compared(own: dict[str, str], base: str, ca: Path | None) -> Iterator[dict[str, str | None]]:
     """Each file, and the page's own address: a browser asks for that one, not for index.html."""
+    import httpx
+
+    from crowdfl.services.http.tls import client_context
+
     with httpx.Client(verify=client_context(ca), timeout=_SECONDS, trust_env=False) as client:
         for place, expected in {**own, "join/": own["join/index.html"]}.items():
             found = _fetched(client, f"{base}/{place}")
@@ -94,8 +103,10 @@ def _compared(own: dict[str, str], base: str, ca: Path | None) -> Iterator[dict[
             yield {"file": place, "verdict": verdict, "sha256": found}
 
 
-def _fetched(client: httpx.Client, url: str) -> str | None:
+def _fetched(client: "httpx.Client", url: str) -> str | None:
     """The digest of what is there; what is too long is not what was expected either."""
+    import httpx
+
     found = hashlib.sha256()
     length = 0
     try:

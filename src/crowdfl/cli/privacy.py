@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from crowdfl.cli.output import Json, show
 from crowdfl.errors import SettingsError
-from crowdfl.results import new_figure, written
 from crowdfl.settings import DELTA, TaskSettings
 
-app = typer.Typer(help="Plan a task with differential privacy.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 _EPSILONS = (1.0, 2.0, 4.0, 8.0)
 _CROWDS = (36, 100, 360, 1000, 3600, 10_000, 100_000)
 _SHORTER = 0.1  # of the usual length, by `crowdfl reproduce privacy`: directions are learnt, and lengths are not
@@ -36,6 +34,8 @@ def plan(
     json: Json = False,
 ) -> None:
     """Show the noise on an average, beside the longest update, by epsilon and number of people."""
+    from rich.table import Table
+
     crowds = people or list(_CROWDS)
     longest = None
     if trial is not None:
@@ -91,6 +91,8 @@ def _advice(ratios: dict[float, float], parameters: int, crowds: list[int], long
 
 
 def _draw(crowds: list[int], noise: dict[float, list[float]], path: Path) -> None:
+    from crowdfl.results import new_figure, written
+
     drawn = new_figure(5.2, 3.6)
     axes = drawn.subplots()
     for epsilon, row in noise.items():

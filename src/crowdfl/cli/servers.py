@@ -4,51 +4,22 @@ What an operator sees and does works on the role's own store and folder, whether
 """
 
 import datetime
+import gc
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 
 import typer
 
 from crowdfl.cli.output import Json, SettingsPath, show, write_rows
-from crowdfl.crypto.backends import BACKENDS
-from crowdfl.errors import SettingsError, TaskNotEnded, TaskUnreadable
-from crowdfl.roles.csp import REFUSED, extend_claims, refuse_task
-from crowdfl.roles.csp_retention import CspRetention
-from crowdfl.roles.kgc_retention import KgcRetention
-from crowdfl.roles.ports import TaskStore
-from crowdfl.roles.records import EndedBy, StoredTask, Tombstone
-from crowdfl.roles.restored import forgotten_payments
-from crowdfl.roles.restored import reconcile as reconcile_money
-from crowdfl.roles.retention import OVER
-from crowdfl.roles.sp.claims import resolve_dispute
-from crowdfl.roles.sp.core import LedgerPorts
-from crowdfl.roles.sp.money import Deposits, resolve_payment
-from crowdfl.roles.sp.operator import (
-    PAYMENT_COLUMNS,
-    OperatorActions,
-    Row,
-    forgotten_rows,
-    held_of,
-    held_rows,
-    payment_rows,
-    require_reason,
-    retry_round,
-)
-from crowdfl.roles.sp.people import CONSENT_COLUMNS, consent_rows
-from crowdfl.roles.sp.retention import SpRetention
-from crowdfl.roles.sp.time import OperatorClock, confirm_clock
-from crowdfl.roles.waiting import amount_words, format_time
-from crowdfl.services.client.transport import SystemClock
-from crowdfl.services.http.auth import ROLES, TokenEntry, Tokens
-from crowdfl.services.run import give_guard_up, open_books, open_csp_books, open_retention
-from crowdfl.services.server import serve_csp, serve_kgc, serve_sp
+from crowdfl.errors import CrowdFLError, SettingsError, TaskNotEnded, TaskUnreadable
 from crowdfl.settings import (
     DAY,
+    TOKEN_ROLES,
     ComputingSettings,
     CspSettings,
     KgcSettings,
@@ -57,9 +28,19 @@ from crowdfl.settings import (
     in_cents,
     to_millionths,
 )
-from crowdfl.storage.settings_file import read_service
-from crowdfl.web.console_app import add_pages
 
+if TYPE_CHECKING:
+    from crowdfl.roles.csp_retention import CspRetention
+    from crowdfl.roles.kgc_retention import KgcRetention
+    from crowdfl.roles.ports import TaskStore
+    from crowdfl.roles.records import StoredTask
+    from crowdfl.roles.sp.operator import OperatorActions, Row
+    from crowdfl.roles.sp.retention import SpRetention
+    from crowdfl.roles.sp.why import Around
+    from crowdfl.services.http.auth import TokenEntry, Tokens
+
+
+_LEAST_ROOM = 16 * 2**20  # bytes: less is a full disk for a round
 _Task = Annotated[str, typer.Argument(help="The task's id, as `list` shows it.")]
 _Reason = Annotated[str, typer.Option("--reason", help="Why, in a sentence: everyone in the task can read it.")]
 _Days = Annotated[float, typer.Option("--days", min=0.0, help="How many days longer, up to the time to claim.")]
@@ -93,16 +74,36 @@ def task_app(model: type[ServiceSettings]) -> typer.Typer:
 
         @app.command("cancel", help="End a task: SP opens no further round, CSP answers no more. Final.")
         def _cancel(settings: SettingsPath, task: _Task, reason: _Reason) -> None:
+            from crowdfl.roles.sp.operator import require_reason
+
             words = require_reason(reason)
             with _opened(model, settings) as desk:
                 desk.cancel(task, words)
 
     if model is SpSettings:
 
+        @app.command("why", help="Say whom a task waits for, since when, what was tried, and what you can do.")
+        def _why(settings: SettingsPath, task: _Task, as_json: Json = False) -> None:
+            from crowdfl.roles.sp.retention import SpRetention
+            from crowdfl.roles.sp.why import causes, told
+            from crowdfl.services.run import open_retention
+            from crowdfl.storage.settings_file import read_service
+
+            found = read_service(SpSettings, settings)
+            with open_retention(found) as retention:
+                if isinstance(retention, SpRetention):
+                    stored, store = retention.store.task(task), retention.store
+                    reasons = causes(store, retention.blobs, stored, _around(found, retention))
+                    show([one.shown() for one in reasons], told(stored, reasons, str(settings)), as_json=as_json)
+
         @app.command(
             "consents", help="Show who agreed to which version of a task's consent text, with the proof: CSV, or JSON."
         )
         def _consents(settings: SettingsPath, task: _Task, file: _File = None, as_json: Json = False) -> None:
+            from crowdfl.roles.sp.people import CONSENT_COLUMNS, consent_rows
+            from crowdfl.services.run import open_books
+            from crowdfl.storage.settings_file import read_service
+
             with open_books(read_service(SpSettings, settings), task) as books:
                 rows = consent_rows(books.store, task)
             write_rows(rows, CONSENT_COLUMNS, file, as_json=as_json)
@@ -113,6 +114,11 @@ def task_app(model: type[ServiceSettings]) -> typer.Typer:
             "extend", help="Let people claim longer, once, after a server was away. Before the last day of claims."
         )
         def _extend(settings: SettingsPath, task: _Task, days: _Days) -> None:
+            from crowdfl.roles.csp import extend_claims
+            from crowdfl.roles.waiting import format_time
+            from crowdfl.services.run import open_csp_books
+            from crowdfl.storage.settings_file import read_service
+
             with open_csp_books(read_service(CspSettings, settings)) as books:
                 until = extend_claims(books, task, days * DAY)
             typer.echo(
@@ -122,7 +128,7 @@ def task_app(model: type[ServiceSettings]) -> typer.Typer:
     return app
 
 
-def task_rows(desk: "OperatorActions | PeerDesk") -> list[Row]:
+def task_rows(desk: "OperatorActions | PeerDesk") -> "list[Row]":
     """One for each task; of those that cannot be read, why."""
     rows: list[Row] = []
     store: TaskStore = desk.retention.store
@@ -137,7 +143,11 @@ def task_rows(desk: "OperatorActions | PeerDesk") -> list[Row]:
 
 
 @contextmanager
-def _opened(model: type[ServiceSettings], path: Path) -> Iterator["OperatorActions | PeerDesk"]:
+def _opened(model: type[ServiceSettings], path: Path) -> "Iterator[OperatorActions | PeerDesk]":
+    from crowdfl.roles.sp.retention import SpRetention
+    from crowdfl.services.run import open_retention
+    from crowdfl.storage.settings_file import read_service
+
     settings = read_service(model, path)
     with open_retention(settings) as retention:
         if isinstance(retention, SpRetention) and isinstance(settings, SpSettings):
@@ -146,7 +156,31 @@ def _opened(model: type[ServiceSettings], path: Path) -> Iterator["OperatorActio
             yield PeerDesk(retention)
 
 
-def _sp_desk(retention: SpRetention, max_clock_jump: float) -> OperatorActions:
+def _around(settings: SpSettings, retention: "SpRetention") -> "Around":
+    """What is wrong with SP itself, as a command beside it sees it."""
+    from crowdfl.roles.sp.time import OperatorClock
+    from crowdfl.roles.sp.why import Around
+    from crowdfl.services.client.transport import SystemClock
+
+    disk = shutil.disk_usage(settings.data)
+    guard = clock = ""
+    try:
+        retention.guard.require_own()
+    except CrowdFLError as wrong:
+        guard = str(wrong)
+    try:
+        OperatorClock(SystemClock(), time.monotonic, retention.store, settings.max_clock_jump).now()
+    except CrowdFLError as wrong:
+        clock = str(wrong)
+    return Around(disk.free < _LEAST_ROOM, guard, clock, settings.csp_patience)
+
+
+def _sp_desk(retention: "SpRetention", max_clock_jump: float) -> "OperatorActions":
+    from crowdfl.roles.sp.core import LedgerPorts
+    from crowdfl.roles.sp.operator import OperatorActions
+    from crowdfl.roles.sp.time import OperatorClock
+    from crowdfl.services.client.transport import SystemClock
+
     clock, store = SystemClock(), retention.store
     return OperatorActions(
         retention, clock, LedgerPorts(store, OperatorClock(clock, time.monotonic, store, max_clock_jump))
@@ -164,14 +198,19 @@ def _plain(value: object) -> str:
 class PeerDesk:
     """What the operator of KGC or CSP can do."""
 
-    def __init__(self, retention: KgcRetention | CspRetention) -> None:
+    def __init__(self, retention: "KgcRetention | CspRetention") -> None:
         self.retention = retention
 
-    def row(self, stored: StoredTask) -> Row:
+    def row(self, stored: "StoredTask") -> "Row":
+        from crowdfl.roles.waiting import format_time
+
         since = None if stored.ended_at is None else format_time(stored.ended_at)
         return {"task": stored.task, "state": stored.state, "since": since, "waits_for": self._waits_for(stored)}
 
-    def details(self, stored: StoredTask) -> Row:
+    def details(self, stored: "StoredTask") -> "Row":
+        from crowdfl.roles.csp_retention import CspRetention
+        from crowdfl.roles.sp.operator import held_of
+
         definition, how = stored.opened, stored.end
         found: Row = {"purpose": definition.purpose, "requester": definition.requester.hex()}
         if isinstance(self.retention, CspRetention):
@@ -183,11 +222,19 @@ class PeerDesk:
         return self.row(stored) | found | {"ended": None if how is None else how.words(), "held": held}
 
     def cancel(self, task: str, reason: str) -> None:
+        from crowdfl.roles.csp import refuse_task
+        from crowdfl.roles.csp_retention import CspRetention
+
         if isinstance(self.retention, CspRetention):
             refuse_task(self.retention.store, task, reason)
 
-    def purge(self, stored: StoredTask, *, results: bool) -> None:
+    def purge(self, stored: "StoredTask", *, results: bool) -> None:
         """Of one that the operator has refused, or that is past its life, this is the end."""
+        from crowdfl.roles.csp import REFUSED
+        from crowdfl.roles.records import EndedBy, Tombstone
+        from crowdfl.roles.retention import OVER
+        from crowdfl.roles.waiting import format_time
+
         del results  # SP alone has any
         until = self.retention.lives_until(stored)
         if stored.state not in (OVER, REFUSED) and self.retention.clock.now() <= until:
@@ -198,7 +245,11 @@ class PeerDesk:
         why = "was refused" if stored.state == REFUSED else "is past its lifetime"
         self.retention.close(stored.task, Tombstone("expired", EndedBy.OPERATOR, f"it {why}"))
 
-    def _waits_for(self, stored: StoredTask) -> str:
+    def _waits_for(self, stored: "StoredTask") -> str:
+        from crowdfl.roles.csp import REFUSED
+        from crowdfl.roles.retention import OVER
+        from crowdfl.roles.waiting import format_time
+
         if stored.state == OVER:
             return "nothing"
         if stored.state == REFUSED:
@@ -225,6 +276,10 @@ class Resolution(StrEnum):
 @deposit_app.command("list")
 def list_deposits(settings: SettingsPath, task: _AnyTask = None, as_json: Json = False) -> None:
     """Show every deposit: pending, confirmed or rejected."""
+    from crowdfl.roles.waiting import amount_words
+    from crowdfl.services.run import open_books
+    from crowdfl.storage.settings_file import read_service
+
     with open_books(read_service(SpSettings, settings), task) as books:
         found = books.store.deposits(task)
         currencies = {one.task: books.store.task(one.task).opened.settings.currency for one in found}
@@ -237,6 +292,10 @@ def list_deposits(settings: SettingsPath, task: _AnyTask = None, as_json: Json =
 @deposit_app.command("confirm")
 def confirm_deposit(settings: SettingsPath, task: _PaidTask, name: _Name, amount: _Amount, currency: _Currency) -> None:
     """Say that the money is there; from then on it can fund rounds. Safe to repeat."""
+    from crowdfl.roles.sp.money import Deposits
+    from crowdfl.services.run import open_books
+    from crowdfl.storage.settings_file import read_service
+
     with open_books(read_service(SpSettings, settings), task) as books:
         Deposits(books).confirm(task, name, to_millionths(amount), currency)
         typer.echo(f"deposit {name} is confirmed: {amount} {currency}")
@@ -245,6 +304,10 @@ def confirm_deposit(settings: SettingsPath, task: _PaidTask, name: _Name, amount
 @deposit_app.command("reject")
 def reject_deposit(settings: SettingsPath, task: _PaidTask, name: _Name) -> None:
     """Say that no such money came in. Safe to repeat."""
+    from crowdfl.roles.sp.money import Deposits
+    from crowdfl.services.run import open_books
+    from crowdfl.storage.settings_file import read_service
+
     with open_books(read_service(SpSettings, settings), task) as books:
         Deposits(books).reject(task, name)
         typer.echo(f"deposit {name} is rejected")
@@ -257,6 +320,12 @@ def payouts(
     as_json: Json = False,
 ) -> None:
     """Show who is owed how much, and whether it is pending, running, paid or unknown: CSV, or JSON."""
+    from crowdfl.roles.restored import forgotten_payments
+    from crowdfl.roles.sp.operator import PAYMENT_COLUMNS, forgotten_rows, held_rows, payment_rows
+    from crowdfl.services.client.transport import SystemClock
+    from crowdfl.services.run import open_books
+    from crowdfl.storage.settings_file import read_service
+
     with open_books(read_service(SpSettings, settings), task) as books:
         now = SystemClock().now()
         tasks = [one.task for one in books.store.tasks() if task in (None, one.task)]
@@ -278,6 +347,10 @@ def resolve(
     how: Annotated[Resolution, typer.Argument(help="paid: the money was handed over; again: it was not, pay it.")],
 ) -> None:
     """Say what became of a payment that is unknown, or that you made yourself."""
+    from crowdfl.roles.sp.money import resolve_payment
+    from crowdfl.services.run import open_books
+    from crowdfl.storage.settings_file import read_service
+
     with open_books(read_service(SpSettings, settings), task) as books:
         resolve_payment(books, task, payment, how)
         typer.echo("the payment is paid" if how is Resolution.PAID else "the payment will be made again")
@@ -293,6 +366,9 @@ def disputes(
     as_json: Json = False,
 ) -> None:
     """Show unused uploads that people claim and the books do not owe for, with both proofs: CSV, or JSON."""
+    from crowdfl.services.run import open_books
+    from crowdfl.storage.settings_file import read_service
+
     with open_books(read_service(SpSettings, settings), task) as books:
         found = books.store.disputes(task)
         currencies = {one.task: books.store.task(one.task).opened.settings.currency for one in found}
@@ -321,6 +397,10 @@ def resolve_disputed(
     how: Annotated[Decision, typer.Argument(help="pay: from what is held for it; refuse: that returns.")],
 ) -> None:
     """Decide a dispute, once you have looked at both proofs. Final; safe to repeat."""
+    from crowdfl.roles.sp.claims import resolve_dispute
+    from crowdfl.services.run import open_books
+    from crowdfl.storage.settings_file import read_service
+
     with open_books(read_service(SpSettings, settings), task) as books:
         resolve_dispute(books, task, participant, number, how)
         typer.echo("it is paid" if how is Decision.PAY else "it is refused")
@@ -341,6 +421,10 @@ def reconcile(
     ] = None,
 ) -> None:
     """After a restore: say that this task's money is compared with the bank. It goes on, and payments run again."""
+    from crowdfl.roles.restored import reconcile as reconcile_money
+    from crowdfl.services.run import open_books
+    from crowdfl.storage.settings_file import read_service
+
     with open_books(read_service(SpSettings, settings), task) as books:
         reconcile_money(books, task, returned=to_millionths(returned), paid=dict(map(_paid, paid or ())))
 
@@ -372,6 +456,12 @@ def void(settings: SettingsPath, task: _PaidTask, number: _Number) -> None:
 
 
 def _retry(path: Path, task: str, number: int, *, void: bool) -> None:
+    from crowdfl.roles.sp.core import LedgerPorts
+    from crowdfl.roles.sp.operator import retry_round
+    from crowdfl.services.client.transport import SystemClock
+    from crowdfl.services.run import open_books
+    from crowdfl.storage.settings_file import read_service
+
     settings = read_service(SpSettings, path)
     with open_books(settings, task) as books:
         retry_round(LedgerPorts(books.store, SystemClock()), task, number, settings.lease, void=void)
@@ -386,6 +476,11 @@ def confirm(
     as_json: Json = False,
 ) -> None:
     """Say that this machine's clock is right as it is now. Compare it with another clock first."""
+    from crowdfl.roles.sp.time import confirm_clock
+    from crowdfl.services.client.transport import SystemClock
+    from crowdfl.services.run import open_books
+    from crowdfl.storage.settings_file import read_service
+
     with open_books(read_service(SpSettings, settings)) as books:
         now = confirm_clock(books.store, SystemClock())
     said = datetime.datetime.fromtimestamp(now, datetime.UTC).isoformat(timespec="seconds")
@@ -408,6 +503,9 @@ def guard_app(model: type[ComputingSettings]) -> typer.Typer:
         ] = False,
     ) -> None:
         """Give lost notes up and begin new ones. Tasks that may have been set back end; what was earned stays claimable."""
+        from crowdfl.services.run import give_guard_up
+        from crowdfl.storage.settings_file import read_service
+
         give_guard_up(read_service(model, settings), unchanged=unchanged)
 
     return app
@@ -415,33 +513,50 @@ def guard_app(model: type[ComputingSettings]) -> typer.Typer:
 
 _Model = TypeVar("_Model", bound=ServiceSettings)
 
+_BACKENDS = get_args(ComputingSettings.model_fields["compute"].annotation)
 _Compute = Annotated[
     str | None,
-    typer.Option(help=f"Where to compute: {', '.join((*BACKENDS, 'dask'))}; by default, as the settings say."),
+    typer.Option(help=f"Where to compute: {', '.join(_BACKENDS)}; by default, as the settings say."),
 ]
 _Scheduler = Annotated[
     str | None, typer.Option(help="With --compute dask: this role's own scheduler, tls://host:port.")
 ]
 _Holder = Annotated[str, typer.Argument(help="A name for whoever holds the token.")]
-_TokenRole = Annotated[str, typer.Argument(help=f"What it is good for: {', '.join(ROLES)}.")]
+_TokenRole = Annotated[str, typer.Argument(help=f"What it is good for: {', '.join(TOKEN_ROLES)}.")]
 _Overlap = Annotated[
     float, typer.Option(min=0, max=8760, metavar="HOURS", help="How long the old token stays good beside the new one.")
 ]
 
 
-def _role_app(what: str, model: type[_Model], serve: Callable[[_Model, Callable[[], _Model]], None]) -> typer.Typer:
-    app = typer.Typer(help=what, no_args_is_help=True)
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """What is loaded stays: looking through it again and again took a fifth of a start. Once it listens, a server collects."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _role_app(model: type[_Model], serve: Callable[[_Model, Callable[[], _Model]], None]) -> typer.Typer:
+    app = typer.Typer(no_args_is_help=True)
     token = typer.Typer(help="The tokens this role has given to others.", no_args_is_help=True)
     app.add_typer(token, name="token")
 
     def _serve(settings: SettingsPath) -> None:
-        serve(read_service(model, settings), lambda: read_service(model, settings))
+        from crowdfl.storage.settings_file import read_service
+
+        with _no_collection():
+            serve(read_service(model, settings), lambda: read_service(model, settings))
 
     def _serve_computing(settings: SettingsPath, compute: _Compute = None, scheduler: _Scheduler = None) -> None:
+        from crowdfl.storage.settings_file import read_service
+
         def read() -> _Model:
             return _with_compute(read_service(model, settings), compute, scheduler)
 
-        serve(read(), read)
+        with _no_collection():
+            serve(read(), read)
 
     command = app.command(
         "serve", help="Run the role until SIGTERM or Ctrl-C; SIGHUP: read certificates, tokens and pins again."
@@ -473,7 +588,7 @@ def _role_app(what: str, model: type[_Model], serve: Callable[[_Model, Callable[
     return app
 
 
-def _told(entry: TokenEntry, now: float) -> str:
+def _told(entry: "TokenEntry", now: float) -> str:
     until = "" if entry.until is None else f"\t{'expired' if entry.ended(now) else 'good until'} {entry.until}"
     return f"{entry.name}\t{entry.role}{until}"
 
@@ -489,15 +604,35 @@ def _with_compute(found: _Model, compute: str | None, scheduler: str | None) -> 
     return found.changed(**values)
 
 
-def _tokens(model: type[ServiceSettings], settings: Path) -> Tokens:
+def _tokens(model: type[ServiceSettings], settings: Path) -> "Tokens":
+    from crowdfl.services.http.auth import Tokens
+    from crowdfl.storage.settings_file import read_service
+
     return Tokens(read_service(model, settings).data / "tokens.json")
 
 
-kgc_app = _role_app("The key generation centre: makes keys, certifies participants.", KgcSettings, serve_kgc)
-sp_app = _role_app(
-    "The sensing platform: tasks, rounds, rewards, money.", SpSettings, partial(serve_sp, extend=add_pages)
-)
-csp_app = _role_app("The computation server: answers SP with the other half of the key.", CspSettings, serve_csp)
+def _serve_kgc(settings: KgcSettings, read: Callable[[], KgcSettings]) -> None:
+    from crowdfl.services.server import serve_kgc
+
+    serve_kgc(settings, read)
+
+
+def _serve_sp(settings: SpSettings, read: Callable[[], SpSettings]) -> None:
+    from crowdfl.services.server import serve_sp
+    from crowdfl.web.console_app import add_pages
+
+    serve_sp(settings, read, extend=add_pages)
+
+
+def _serve_csp(settings: CspSettings, read: Callable[[], CspSettings]) -> None:
+    from crowdfl.services.server import serve_csp
+
+    serve_csp(settings, read)
+
+
+kgc_app = _role_app(KgcSettings, _serve_kgc)
+sp_app = _role_app(SpSettings, _serve_sp)
+csp_app = _role_app(CspSettings, _serve_csp)
 for _app, _model in ((kgc_app, KgcSettings), (sp_app, SpSettings), (csp_app, CspSettings)):
     _app.add_typer(task_app(_model), name="task")
 for _app, _computing in ((sp_app, SpSettings), (csp_app, CspSettings)):

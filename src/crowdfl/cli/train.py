@@ -5,31 +5,24 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from rich.text import Text
 
-from crowdfl.cli.data import show_data
-from crowdfl.cli.evaluate import class_table, value_table
 from crowdfl.cli.output import Json, OwnLearnerName, OwnLossName, marked, show, tell_code
 from crowdfl.cli.waiting import waiting
-from crowdfl.documents.signed import Definition
 from crowdfl.errors import LearningUnavailable, SettingsError
-from crowdfl.learning.bounds import suggested_bound
-from crowdfl.learning.datasets.data import Cut, Split
-from crowdfl.learning.datasets.sources import open_person
-from crowdfl.learning.evaluation import class_report, scores, value_report
-from crowdfl.learning.learning_curve import Epoch, learning_curve
-from crowdfl.learning.models.learner import Learner, value_score
-from crowdfl.learning.recipe import Recipe
 from crowdfl.settings import LEARNERS, TaskSettings
-from crowdfl.storage.model_files import require_model_path, write_model
-from crowdfl.storage.settings_file import read_settings
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+    from crowdfl.learning.datasets.data import Cut, Split
+    from crowdfl.learning.learning_curve import Epoch
+    from crowdfl.learning.models.learner import Learner
+    from crowdfl.learning.recipe import Recipe
+
 
 _BARS = "▁▂▃▄▅▆▇█"
 _ROWS = 8
@@ -60,7 +53,10 @@ def train(  # noqa: PLR0913, PLR0917 -- each is an option
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Train on one person's data without encryption; show the learning curve and the held-out scores."""
+    from crowdfl.cli.data import show_data
+    from crowdfl.learning.recipe import Recipe
+    from crowdfl.storage.model_files import require_model_path
+
     if look:
         if any((task, model, learner, loss, epochs, entries, save, plot)):
             raise SettingsError(
@@ -103,8 +99,12 @@ def _entries(texts: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def _prepared(data: str, task: Path | None, chosen: dict[str, Any]) -> tuple[dict[str, Any], Split, tuple[str, ...]]:
+def _prepared(data: str, task: Path | None, chosen: dict[str, Any]) -> "tuple[dict[str, Any], Split, tuple[str, ...]]":
     """The [training] section, the data, and its notes. Without a task file, labels and sizes are those of the data."""
+    from crowdfl.learning.datasets.sources import open_person
+    from crowdfl.learning.recipe import Recipe
+    from crowdfl.storage.settings_file import read_settings
+
     if task is not None:
         training = {**read_settings(task).get("training", {}), **chosen}
         recipe = Recipe.of(training)
@@ -121,8 +121,10 @@ def _prepared(data: str, task: Path | None, chosen: dict[str, Any]) -> tuple[dic
     return training, Recipe.of(training).adapt(split), source.notes
 
 
-def _cut(chosen: dict[str, Any]) -> Cut | None:
+def _cut(chosen: dict[str, Any]) -> "Cut | None":
     """As asked for; None is the usual one of the data."""
+    from crowdfl.learning.recipe import Recipe
+
     if "window_samples" in chosen:
         return Recipe.of({**chosen, "labels": ["any"]}).cut
     if alone := sorted({"step", "hertz", "held_out"} & set(chosen)):
@@ -130,8 +132,11 @@ def _cut(chosen: dict[str, Any]) -> Cut | None:
     return None
 
 
-def _save(path: Path, model: Learner, training: dict[str, Any]) -> None:
+def _save(path: Path, model: "Learner", training: dict[str, Any]) -> None:
     """With the definition that `crowdfl evaluate` and `predict` need, though there is no task."""
+    from crowdfl.documents.signed import Definition
+    from crowdfl.storage.model_files import write_model
+
     about = "tried on one person's data, without encryption"
     definition = Definition(about, "none", "whoever has the file", model.shape, TaskSettings(), 0, training)
     try:
@@ -140,12 +145,17 @@ def _save(path: Path, model: Learner, training: dict[str, Any]) -> None:
         raise SettingsError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def _train(recipe: Recipe, model: Learner, split: Split, *, quiet: bool) -> list[Epoch]:
+def _train(recipe: "Recipe", model: "Learner", split: "Split", *, quiet: bool) -> "list[Epoch]":
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from crowdfl.learning.learning_curve import learning_curve
+
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=quiet) as progress:
         bar = progress.add_task("training", total=recipe.training.epochs)
 
-        def show_epoch(epoch: Epoch) -> None:
+        def show_epoch(epoch: "Epoch") -> None:
             name, value = next(iter(epoch.held_out.numbers.items()))
             progress.update(bar, completed=epoch.number, description=f"{name} {value:.3f}")
 
@@ -153,8 +163,10 @@ def _train(recipe: Recipe, model: Learner, split: Split, *, quiet: bool) -> list
 
 
 def _result(
-    data: str, notes: tuple[str, ...], recipe: Recipe, model: Learner, split: Split, curve: list[Epoch]
+    data: str, notes: tuple[str, ...], recipe: "Recipe", model: "Learner", split: "Split", curve: "list[Epoch]"
 ) -> dict[str, Any]:
+    from crowdfl.learning.bounds import suggested_bound
+
     held_out = split.held_out
     return {
         "data": data,
@@ -170,8 +182,13 @@ def _result(
     }
 
 
-def _held_out(recipe: Recipe, model: Learner, split: Split) -> dict[str, Any]:
+def _held_out(recipe: "Recipe", model: "Learner", split: "Split") -> dict[str, Any]:
     """The scores of the last epoch, and those of each class or value."""
+    import numpy as np
+
+    from crowdfl.learning.evaluation import class_report, scores, value_report
+    from crowdfl.learning.models.learner import value_score
+
     predicted = model.predict(recipe.both_inputs(split)[1])
     names = recipe.labels
     if recipe.learns_values:
@@ -183,7 +200,7 @@ def _held_out(recipe: Recipe, model: Learner, split: Split) -> dict[str, Any]:
     return {"held_out": asdict(scores(labels, chosen, len(names))), "classes": class_report(labels, chosen, names)}
 
 
-def _epoch_row(epoch: Epoch) -> dict[str, float]:
+def _epoch_row(epoch: "Epoch") -> dict[str, float]:
     row = {"epoch": epoch.number, **{f"train_{name}": value for name, value in epoch.train.numbers.items()}}
     return {**row, **epoch.held_out.numbers, "norm": epoch.norm}
 
@@ -201,7 +218,9 @@ def sparkline(values: Sequence[float]) -> str:
     return "".join(_BARS[round((value - low) * scale)] if math.isfinite(value) else "?" for value in values)
 
 
-def _told(result: Mapping[str, Any]) -> Iterator[str | Text | Table]:
+def _told(result: Mapping[str, Any]) -> "Iterator[str | Text | Table]":
+    from crowdfl.cli.evaluate import class_table, value_table
+
     sizes = f"{result['windows']['train']:,} windows to train on, {result['windows']['held_out']:,} held out"
     yield f"{result['data']}: {sizes}; {result['learner']} of {result['parameters']:,} parameters"
     yield from marked(result["notes"])
@@ -226,7 +245,7 @@ def _norms_told(result: Mapping[str, Any]) -> str:
     return f"{shown}; for the profile shares set max_norm = {result['max_norm']:g} (more if others differ)"
 
 
-def _plot(curve: Sequence[Epoch], title: str, path: Path) -> None:
+def _plot(curve: "Sequence[Epoch]", title: str, path: Path) -> None:
     """Accuracy and loss over the epochs, on training and on held-out windows, as a picture."""
     try:
         from matplotlib.figure import Figure
@@ -246,8 +265,10 @@ def _plot(curve: Sequence[Epoch], title: str, path: Path) -> None:
         raise SettingsError(f"{path} cannot be written: {error}") from error
 
 
-def _curve_table(epochs: Sequence[Mapping[str, float]]) -> Table:
+def _curve_table(epochs: Sequence[Mapping[str, float]]) -> "Table":
     """At most eight rows, the first and the last among them."""
+    from rich.table import Table
+
     first, second = _curves(epochs[0])
     table = Table("epoch", first, second, f"training {first}", f"training {second}", "update norm")
     last = len(epochs) - 1

@@ -6,15 +6,16 @@ import socket
 from collections.abc import Collection
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from crowdfl.cli.output import Json, show
 from crowdfl.errors import SettingsError
-from crowdfl.services.folders.new_role import NewRole, make_all, make_folder, require_sound
-from crowdfl.services.folders.public_part import SERVERS
-from crowdfl.services.folders.role_folder import PEERS, RoleFolder
+
+if TYPE_CHECKING:
+    from crowdfl.services.folders.new_role import NewRole
+
 
 _PORTS = {"kgc": 7101, "sp": 7102, "csp": 7103}
 
@@ -57,7 +58,9 @@ def init(  # noqa: PLR0913, PLR0917 -- each is an option
     insecure_test_key: Annotated[bool, typer.Option(help="Allow keys below 2048 bits, for tests.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Make keys, certificate, tokens and settings: of one role with --role, or of KGC, SP, CSP and a requester."""
+    from crowdfl.services.folders.new_role import NewRole, make_all
+    from crowdfl.services.folders.public_part import SERVERS
+
     if folder.exists() and any(folder.iterdir()):
         raise SettingsError(f"{folder} is not empty: keys in it would be lost; name a new folder")
     if role is not None:
@@ -100,7 +103,10 @@ def _is_taken(host: str, port: int) -> bool:
     return False
 
 
-def _init_one(folder: Path, new: NewRole, *, as_json: bool) -> None:
+def _init_one(folder: Path, new: "NewRole", *, as_json: bool) -> None:
+    from crowdfl.services.folders.new_role import make_folder, require_sound
+    from crowdfl.services.folders.role_folder import PEERS, RoleFolder
+
     require_sound(new)
     part = make_folder(folder, new)
     settings = folder / "settings.toml"

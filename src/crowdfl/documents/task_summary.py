@@ -57,7 +57,8 @@ def _noise(settings: TaskSettings, charged: float) -> list[str]:
 
 
 def consent_lines(definition: Definition, reader: str) -> list[str]:
-    version, text = definition.consent.version, definition.consent_text(definition.language_for(reader, consent=True))
+    version = definition.consent.version
+    text = definition.consent_text(definition.language_for(reader, consent=True))
     return [f"Consent, version {version}, which you sign:\n{text}"] if version else []
 
 

@@ -88,7 +88,9 @@ class LocalServers:
     def __init__(self, home: Path | None) -> None:
         tools, self.clock = Tools.unwatched(), ManualClock(time.time())
         host = self._host = Host(tools, disk=_Disk(home), clock=self.clock, options=_options(tools))
-        signing, kgc, csp = SigningKey.fresh(), host.kgc, host.csp
+        signing = SigningKey.fresh()
+        kgc = host.kgc
+        csp = host.csp
         key, answers = signing.public, (csp.blobs, csp.guard)
         hearing: dict[str, EndPeer] = {
             "kgc": KgcRetention(kgc.store, kgc.bundles, self.clock, sp_key=key),
@@ -194,7 +196,10 @@ class Federation:
         owner: Blobs | None,
         reference: Train | None = None,
     ) -> None:
-        self.servers, self.sp, self._prepared, self._owner = servers, servers.sp, prepared, owner
+        self.servers = servers
+        self.sp = servers.sp
+        self._prepared = prepared
+        self._owner = owner
         self._reference = reference
         self.task = self.sp.tasks.create(prepared.definition, prepared.appointment, prepared.initial)
         definition = self.sp.core.definition(self.task)

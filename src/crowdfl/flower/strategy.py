@@ -30,7 +30,6 @@ from crowdfl.flower.task_owner import PreparedTask, create, make_definition, own
 from crowdfl.flower.wire import ClientAnswer, Template
 from crowdfl.learning.models.shape import Weights
 from crowdfl.privacy import PrivacyLedger, RoundPrivacy
-from crowdfl.protocols.profile import Average
 from crowdfl.roles.ports import Blobs
 from crowdfl.schema import require_known
 from crowdfl.settings import TaskSettings
@@ -87,8 +86,14 @@ class CrowdFLStrategy(Strategy):
         **settings: Any,  # noqa: ANN401 -- TaskSettings checks each by name
     ) -> None:
         _require_fedavg(strategy)
-        self.inner, self.csp, self.reveal, self.settings, self.reference = strategy, csp, reveal, settings, reference
-        self.task, self.requester, self.home = _path(task), _path(requester), _path(home)
+        self.inner = strategy
+        self.csp = csp
+        self.reveal = reveal
+        self.settings = settings
+        self.reference = reference
+        self.task = _path(task)
+        self.requester = _path(requester)
+        self.home = _path(home)
         self.left_out: dict[int, dict[int, str]] = {}  # by round of Flower's: nodes, and why
         self.outcomes: dict[int, RoundOutcome] = {}
         self.federation: Federation | None = None
@@ -354,10 +359,9 @@ class CrowdFLStrategy(Strategy):
         is_opened = self.reveal and outcome.averaged and outcome.number is not None
         average = self._run.read(outcome.number or 0) if is_opened else None
         told = self._report(outcome, metrics, self._run.cost(outcome, uploads, average))
-        return None if average is None else self._record(average), told
-
-    def _record(self, average: Average) -> ArrayRecord:
-        return self._template.record(self._run.shape.arrays(average.model), self._kept)
+        if average is None:
+            return None, told
+        return self._template.record(self._run.shape.arrays(average.model), self._kept), told
 
     @property
     def privacy(self) -> PrivacyLedger | None:

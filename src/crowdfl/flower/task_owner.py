@@ -152,7 +152,9 @@ def prepare(  # noqa: PLR0913 -- one call says all of a task; each has a name
     from crowdfl.flower.wire import Template
     from crowdfl.services.client.opening import RequesterFile, open_requester
 
-    own, template, place = RequesterFile.read(Path(requester)), Template.of(initial_arrays), Path(folder)
+    own = RequesterFile.read(Path(requester))
+    template = Template.of(initial_arrays)
+    place = Path(folder)
     configs = plain_settings("train_config", train_config), plain_settings("run_config", run_config)
     query = None if query_config is None else plain_settings("query_config", query_config)
     agreed = Agreed(weighted_by_key, arrayrecord_key, kept_digest(template.kept(initial_arrays)), *configs, query)

@@ -151,7 +151,9 @@ def _from_csv(path: Path, recipe: Recipe) -> Samples:
     if table.signal.shape[1] != recipe.channels:
         raise DataMalformed(f"{path} has {table.signal.shape[1]} channels, the model takes {recipe.channels}")
     signal = np.concatenate([table.signal / watch.UNITS[: recipe.channels], table.beside, table.values], axis=1)
-    windows, starts, found = [], [], []
+    windows = []
+    starts = []
+    found = []
     places = np.full(len(signal), -1) if recipe.learns_values else _places(path, table.labels, recipe)
     for recording in recordings_of(table.times, signal, places, hertz):
         times = recording.times if recording.times is not None else np.arange(len(recording.signal)) / hertz

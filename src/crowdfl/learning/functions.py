@@ -151,6 +151,7 @@ _TAKES = {  # how each function is called, and with how many arguments at most
     "evaluate_central": ("evaluate_central(model) or evaluate_central(model, info)", 2),
     "on_round": ("on_round(done), where `done` is a FinishedRound", 1),
     "in_the_clear": ("in_the_clear(updates, start, info)", 3),
+    "data": ("data(name)", 1),
 }
 
 
@@ -185,6 +186,12 @@ def _needed(function: Callable[..., Any], most: int) -> str | None:
     places = [one for one in wanted if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD, one.VAR_POSITIONAL)]
     fits = places and len(needed) - len(named) <= most and all(one.name in ("data", "info") for one in named)
     return None if fits else ", ".join(one.name for one in needed)
+
+
+def loaded_data(load: Callable[[str], Any], person: str) -> Any:  # noqa: ANN401
+    """Somebody's data, by a function of the name."""
+    with _named(f"`data` of {person}"):
+        return load(person)
 
 
 def first_model(train: TrainFunction, data: object, info: TrainingInfo) -> Any:  # noqa: ANN401

@@ -13,19 +13,13 @@ from crowdfl.learning.datasets.csv_files import Beside
 from crowdfl.learning.datasets.data import Cut, Labels, Person, Split, Values, Windows, relabelled, standardised, valued
 from crowdfl.learning.datasets.sources import load_split
 from crowdfl.learning.features import Inputs, beside, features, features_per_window, scaled
+from crowdfl.learning.models.layers import convolutional, is_folded, with_last
 from crowdfl.learning.models.learner import Learner, Training
+from crowdfl.learning.models.network import NetworkLearner
 from crowdfl.learning.models.own_code import OwnLearner, constructed, load_code
 from crowdfl.learning.models.softmax import SoftmaxLearner
-from crowdfl.learning.models.torch_models import (
-    TorchLearner,
-    built_in,
-    convolutional,
-    is_torch_module,
-    own_loss,
-    own_module,
-    with_last,
-)
-from crowdfl.settings import FUNCTIONS, TORCH_FUNCTIONS, TrainingSettings, is_code
+from crowdfl.learning.models.torch_models import TorchLearner, built_in, is_torch_module, own_loss, own_module
+from crowdfl.settings import FUNCTIONS, LOSSES, TORCH_FUNCTIONS, TrainingSettings, is_code
 
 
 class Recipe(TrainingSettings):
@@ -83,7 +77,9 @@ class Recipe(TrainingSettings):
         self._check_code(learner, loss)
         if self.learner == "softmax":
             return SoftmaxLearner(self.inputs, len(self.labels))
-        made = self._own(learner) if learner else self._network()
+        made = self._own(learner) if learner else self._network(own_loss=loss is not None)
+        if isinstance(made, NetworkLearner):
+            return made
         if isinstance(made, OwnLearner):
             if self.loss is not None:
                 raise SettingsError(f"`loss` is {self.loss!r}, and {learner} has its own loss: leave `loss` out")
@@ -125,13 +121,16 @@ class Recipe(TrainingSettings):
         made = constructed(name, found, offered)
         return OwnLearner(name, made, self.input_shape, labels, values=self.learns_values)
 
-    def _network(self) -> TorchLearner:
+    def _network(self, *, own_loss: bool) -> NetworkLearner | TorchLearner:
+        """In NumPy, but for convolutions and a loss of the user's own, which is written in torch."""
         labels = len(self.labels)
         layers = convolutional(labels) if self.learner == "conv" else with_last(self.layers, labels)
-        folded = any(layer.startswith("conv") for layer in layers)
+        folded = is_folded(layers)
         if folded and self.features != "flat":
             raise SettingsError(f'convolutions slide over samples: say features = "flat", not {self.features!r}')
-        return TorchLearner(self.inputs, layers, self.seed, self.channels if folded else None)
+        if folded or own_loss:
+            return TorchLearner(self.inputs, layers, self.seed, self.channels if folded else None)
+        return NetworkLearner(self.inputs, layers, self.seed, (self.loss or LOSSES[0]) if self.learns_values else None)
 
     def load(self, data: str) -> Split:
         """The windows of the person that the text names, as this recipe wants them."""

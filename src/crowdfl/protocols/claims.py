@@ -402,7 +402,10 @@ class ClaimsCsp(AttestingCsp):
 
     def _earned(self, records: Look, claim: Claim, place: int, signed: bytes) -> int | None:
         """What the masks shown make of a round that was not attested before; None if that is no amount of the round's."""
-        who, number, mask, salt = claim.participant, claim.rounds[place], claim.masks[place], claim.salts[place]
+        who = claim.participant
+        number = claim.rounds[place]
+        mask = claim.masks[place]
+        salt = claim.salts[place]
         signed = claim.shown[place] or signed
         kept = self.kept.reward(records, number, who)
         if kept is None and signed:

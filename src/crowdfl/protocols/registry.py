@@ -1,17 +1,26 @@
-"""The profiles by name."""
+"""The profiles by name. Each is loaded when it is named: a task has one, and a phone seldom more."""
+
+from functools import cache
 
 from crowdfl.errors import SettingsError
-from crowdfl.protocols.hardened.profile import HardenedProfile
-from crowdfl.protocols.paper.profile import PaperProfile
 from crowdfl.protocols.profile import Profile
-from crowdfl.protocols.shares.profile import SharesProfile
 
-PROFILES: dict[str, Profile] = {
-    profile.name: profile for profile in (SharesProfile(), HardenedProfile(), PaperProfile())
-}
+PROFILES = ("shares", "hardened", "paper")
 
 
+@cache
 def profile_named(name: str) -> Profile:
-    if name not in PROFILES:
-        raise SettingsError(f"profile is {' or '.join(sorted(PROFILES))}, not {name!r}")
-    return PROFILES[name]
+    match name:
+        case "shares":
+            from crowdfl.protocols.shares.profile import SharesProfile
+
+            return SharesProfile()
+        case "hardened":
+            from crowdfl.protocols.hardened.profile import HardenedProfile
+
+            return HardenedProfile()
+        case "paper":
+            from crowdfl.protocols.paper.profile import PaperProfile
+
+            return PaperProfile()
+    raise SettingsError(f"profile is {' or '.join(sorted(PROFILES))}, not {name!r}")

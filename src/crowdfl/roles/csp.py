@@ -247,7 +247,8 @@ class Csp:
             blob = f"{task}/{folder}/{name}/{digest}"
             self.blobs.put(blob, outcome)
         if outcome is not None and folder in _NOTED:
-            steps, said = steps + 1, hashlib.sha256(f"crowdfl note 1 {said} {name} {digest}".encode()).hexdigest()
+            steps = steps + 1
+            said = hashlib.sha256(f"crowdfl note 1 {said} {name} {digest}".encode()).hexdigest()
         try:
             with self.store.transaction():
                 now = self.store.task(task)

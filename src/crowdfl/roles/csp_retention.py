@@ -51,7 +51,8 @@ class CspRetention(PeerRetention[CspStore]):
     def _parting(self, stored: StoredTask) -> Mapping[str, object]:
         """How much was attested in all, signed: no claim is answered after this, and none was forgotten before."""
         task, settings = stored.task, stored.opened.settings
-        profile, names = profile_named(settings.profile), [f"{task}.{one}" for one in ("csp", CLAIMS_BUNDLE)]
+        profile = profile_named(settings.profile)
+        names = [f"{task}.{one}" for one in ("csp", CLAIMS_BUNDLE)]
         bundles = [name for name in names if self.bundles.has(name)]
         if settings.budget is None or not bundles:
             return {}
@@ -62,7 +63,9 @@ class CspRetention(PeerRetention[CspStore]):
 
     def erase_steps(self, stored: StoredTask) -> None:
         """All but what claims need. Idempotent: a crash may have come between its parts."""
-        task, whole, left = stored.task, f"{stored.task}.csp", f"{stored.task}.{CLAIMS_BUNDLE}"
+        task = stored.task
+        whole = f"{stored.task}.csp"
+        left = f"{stored.task}.{CLAIMS_BUNDLE}"
         profile = profile_named(stored.opened.settings.profile)
         self.forget(task)
         if self.bundles.has(whole):

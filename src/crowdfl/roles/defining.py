@@ -19,10 +19,10 @@ from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.learning.recipe import Recipe
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.dealt import dealt_words
-from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS
 from crowdfl.settings import (
     DAY,
     LEARNERS,
+    LEAST_PARTICIPANTS,
     AskerSettings,
     ConsentSettings,
     PlanSettings,

@@ -58,7 +58,8 @@ class Payout:
     def row(self) -> dict[str, str]:
         """The cents of all so far, less those of all before: no part of a cent is lost."""
         now, before = self.instalment, self.before
-        amount, word = in_cents(now.all) - in_cents(before.all), in_cents(now.word) - in_cents(before.word)
+        amount = in_cents(now.all) - in_cents(before.all)
+        word = in_cents(now.word) - in_cents(before.word)
         money = {"key": now.key, "amount": f"{amount:f}", "currency": self.currency, "on_sp_word": f"{word:f}"}
         return money | {"kind": self.to.way, "to": self.to.to, "task": self.to.task, "participant": self.to.who}
 

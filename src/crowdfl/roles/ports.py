@@ -24,6 +24,7 @@ from crowdfl.roles.records import (
     StoredSubscription,
     StoredTask,
     TaskStatus,
+    Trouble,
     UnreadableTask,
     Upload,
     UploadContext,
@@ -132,6 +133,10 @@ class CrowdStore(GuardedStore, Protocol):
 
 class SpStore(CrowdStore, Protocol):
     """SP's durable state."""
+
+    def note_trouble(self, trouble: Trouble) -> None: ...  # once more, since it was first noted
+    def forget_trouble(self, task: str, work: str) -> None: ...
+    def troubles(self, task: str | None = None) -> list[Trouble]: ...  # of a task, or of all
 
     def leave(self, task: str, who: str) -> None: ...
     def withdraw(self, task: str, who: str, now: float) -> None: ...  # and leave; the first time counts

@@ -538,6 +538,19 @@ class PaidClaim:
 
 
 @dataclass(frozen=True)
+class Trouble:
+    """A step of a task, or a chore beside it, that fails: since when, how often, and how it failed at last."""
+
+    task: str
+    work: str  # which chore; empty: the task's own steps
+    since: float
+    last: float
+    times: int
+    error: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class ClockNotes:
     """What SP has noted of its machine's clock: the time it saw last, the one that the operator confirmed, a doubt."""
 

@@ -54,7 +54,6 @@ from crowdfl.services.client.breaker import Breaker
 from crowdfl.services.client.peer_link import PeerAccess, PeerCalls, PeerLink, calls_to, tell_doubt
 from crowdfl.services.client.peers import CspClient, KgcClient
 from crowdfl.services.client.transport import Link, Service, SystemClock
-from crowdfl.services.cluster.backend import Cluster
 from crowdfl.services.cluster.worker import Store
 from crowdfl.services.http import logs
 from crowdfl.services.http.app_factory import Background
@@ -201,7 +200,8 @@ def open_kgc(settings: KgcSettings) -> FastAPI:
     kgc = Kgc(store, bundles, SystemClock(), signing, insecure_test_key=insecure, bounds=bounds)
     retention = KgcRetention(store, bundles, kgc.clock, sp_key=settings.sp_key)
     reloads = Reloads(logs.get("kgc"), settings)
-    pins, background = _pins(settings, reloads), (_Resources(store.close), reloads, _sweeping("kgc", retention.sweep))
+    pins = _pins(settings, reloads)
+    background = (_Resources(store.close), reloads, _sweeping("kgc", retention.sweep))
     app = kgc_app.create_app(
         kgc, _tokens(settings), folder=folder, pins=pins, retention=retention, background=background
     )
@@ -213,7 +213,9 @@ def open_kgc(settings: KgcSettings) -> FastAPI:
 def open_csp(settings: CspSettings, observer: Observer | None = None) -> FastAPI:
     folder = _folder(settings)
     reloads = Reloads(logs.get("csp"), settings)
-    keys, store, kgc = open_keys(settings), _store(settings), _link(settings, reloads, "KGC", lambda known: known.kgc)
+    keys = open_keys(settings)
+    store = _store(settings)
+    kgc = _link(settings, reloads, "KGC", lambda known: known.kgc)
     peers = PeerCalls(logs.get("csp"))
     kgc_service = peers.guard(kgc.service, "KGC")
     files, guard = _Folder(store, settings), open_guard(store, settings)
@@ -256,7 +258,9 @@ def open_csp(settings: CspSettings, observer: Observer | None = None) -> FastAPI
 def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
     """SP's app over its data folder, with its rounds moving as long as it is served."""
     folder = _folder(settings)
-    keys, store, log = open_keys(settings), _store(settings), logs.get("sp")
+    keys = open_keys(settings)
+    store = _store(settings)
+    log = logs.get("sp")
     watch = ClockWatch(SystemClock(), time.monotonic, store, settings.max_clock_jump, partial(tell_doubt, log))
     reloads, peers = Reloads(log, settings), PeerCalls(log, watch.heard)
     steps = StepThreads(settings.tick)
@@ -277,7 +281,7 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
         else None,
         payer=settings.payer_key or b"",
         push_hosts=settings.push_hosts,
-        failures=FailureBackoff(log, settings.tick),
+        failures=FailureBackoff(log, settings.tick, store),
         steps=steps,
         lease_seconds=settings.lease,
         csp_patience=settings.csp_patience,
@@ -451,7 +455,8 @@ def _store(settings: ServiceSettings) -> SqlStore:
 
 def open_guard(store: SqlStore, settings: ComputingSettings, *, tell: bool = True) -> Guard:
     """The second place where a server notes its steps. The log says if it is not there, or is hardly another place."""
-    guard, exposed = Guard(kept(settings, "guard"), store, role_of(settings)), guard_exposure(settings)
+    guard = Guard(kept(settings, "guard"), store, role_of(settings))
+    exposed = guard_exposure(settings)
     if tell and exposed is not None:
         logs.get(guard.role).warning("guard", why=exposed)
     if tell:
@@ -504,6 +509,8 @@ def _backend(settings: ComputingSettings, role: str, store: Store) -> tuple[Back
         return default_backend(), lambda: None
     if settings.dask is None or settings.compute != "dask":
         return backend_named(settings.compute), lambda: None
+    from crowdfl.services.cluster.backend import Cluster  # with all profiles: most servers have none
+
     cluster = Cluster(role, settings.dask.changed(plain_tcp=settings.plain_http), store=store)
     cluster.connect()
     return cluster, cluster.close

@@ -93,6 +93,7 @@ def _serve(
     ending = _Ending(server, logs.get(name))
     ending.watch(app)
     gc.collect()
+    gc.enable()
     gc.freeze()  # what exists by now stays: collecting it again and again took a tenth of a request's time
     with contextlib.closing(listener):
         logs.get(name).info("listening", url=url)

@@ -32,7 +32,12 @@ def require_enough(people: Sequence[str]) -> None:
 
 
 def settings_for(
-    asked: Mapping[str, Any], shape: ModelShape, initial: Weights, trained: Sequence[Weights], samples: Sequence[int]
+    asked: Mapping[str, Any],
+    shape: ModelShape,
+    initial: Weights,
+    trained: Sequence[Weights],
+    samples: Sequence[int],
+    people: int,
 ) -> TaskSettings:
     """The task's settings, checked: they fit the model.
 
@@ -42,10 +47,11 @@ def settings_for(
         initial: What everyone starts from.
         trained: The models after the first training.
         samples: Everyone's number of samples, as far as it is known.
+        people: How many there are.
     """
     start = shape.flat(initial)
     usual: dict[str, Any] = {
-        "max_participants": max(_FEWEST, len(samples)),
+        "max_participants": max(_FEWEST, people),
         "max_samples": _MORE_SAMPLES * max(samples),
     }
     if asked.get("profile") == "shares":
@@ -84,7 +90,8 @@ def _chosen_words(usual: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
 
 def _bounds_of_changes(start: _Floats, models: Iterable[_Floats]) -> dict[str, float]:
     """Within the norm, no single weight can change by more than it."""
-    norm = max((float(np.linalg.norm(model - start)) for model in models), default=0.0)
+    # Without BLAS, whose threads may cost more than they do on a machine that has other work.
+    norm = max((float(np.sqrt(np.sum(np.square(model - start)))) for model in models), default=0.0)
     bound = max(_LEAST_NORM, _bound(_HEADROOM * norm))
     return {"max_norm": bound, "clip": bound}
 

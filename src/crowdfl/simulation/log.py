@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 
@@ -16,7 +17,7 @@ class SimulationLog:
     up: dict[int, int] = field(default_factory=lambda: defaultdict(int))  # bytes from participants
     down: dict[int, int] = field(default_factory=lambda: defaultdict(int))  # and to them
     began: dict[int, float] = field(default_factory=dict)
-    paid: dict[str, int] = field(default_factory=dict)  # millionths
+    paid: dict[str, Decimal] = field(default_factory=dict)
     weights: dict[tuple[int, str], float] = field(
         default_factory=dict
     )  # of somebody's metrics, when an average was read

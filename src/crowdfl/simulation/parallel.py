@@ -13,7 +13,7 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.connection import Connection
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from crowdfl.errors import LearningError, SettingsError, WorkerDied
-from crowdfl.learning.functions import FunctionRaised, FunctionTrainer
+from crowdfl.learning.functions import FunctionRaised, FunctionTrainer, loaded_data, samples_of
 from crowdfl.learning.models.shape import Weights
 
 _GONE = 5.0  # seconds until a worker that was told to end is killed
@@ -52,27 +52,52 @@ class ParallelTrainer(FunctionTrainer):
     """A person whose functions run here, or in a worker; the same either way."""
 
     workers: "Workers"
+    load: Callable[[str], Any] | None = None  # of data that is a function of the name
+    loaded: int | None = None  # samples in it, once it was there
 
     def begin(self, what: str, arrays: Weights, number: int) -> None:
         """Ahead of time, where there is a worker for it; `train` or `evaluate` then has the result."""
         self.workers.begin(self, what, arrays, number)
 
     def train(self, arrays: Weights, _settings: Mapping[str, Any], number: int) -> tuple[Weights, int]:
-        (weights, _), self.samples, self.metrics, self._counts = self.workers.result(self, "train", arrays, number)
+        (weights, _), self.samples, self.metrics, self._counts, self.loaded = self.workers.result(
+            self, "train", arrays, number
+        )
         return weights, self.counted(self.samples or 0, f"{self.person}, round {number}")
 
     def evaluate(self, arrays: Weights, number: int) -> dict[str, float]:
+        chosen = self.workers.evaluated(number)
+        if chosen is not None and self.person not in chosen:
+            return {}
         self.workers.begin_all("evaluate", arrays, number)
-        found: dict[str, float] = self.workers.result(self, "evaluate", arrays, number)[0]
+        found: dict[str, float]
+        found, *_, self.loaded = self.workers.result(self, "evaluate", arrays, number)
         return found
+
+    @property
+    def weight(self) -> float:
+        return self.samples or self.loaded or super().weight
 
     def work(
         self, what: str, arrays: Weights, number: int
-    ) -> tuple[Any, float | None, Mapping[str, float], dict[str, Any]]:
+    ) -> tuple[Any, float | None, Mapping[str, float], dict[str, Any], int | None]:
         """In whichever process: the result, and what this person keeps."""
-        with _seeded(self.info(number).seed):
+        with self._with_data(), _seeded(self.info(number).seed):
             result = super().train(arrays, {}, number) if what == "train" else super().evaluate(arrays, number)
-        return result, self.samples, self.metrics, self._counts
+        return result, self.samples, self.metrics, self._counts, self.loaded
+
+    @contextmanager
+    def _with_data(self) -> Iterator[None]:
+        """Data that is loaded is here for as long as it is used."""
+        if self.load is None:
+            yield
+            return
+        self.data = loaded_data(self.load, self.person)
+        self.loaded = samples_of(self.data)
+        try:
+            yield
+        finally:
+            self.data = None
 
     def work_from(self, kept: Mapping[str, Any], what: str, arrays: Weights, number: int) -> tuple[Any, ...]:
         self._counts = dict(kept)
@@ -97,6 +122,50 @@ def _seeded(seed: int) -> Iterator[None]:
             torch.set_rng_state(before[2])
 
 
+class Trainers(Mapping[str, ParallelTrainer]):
+    """Everyone's, each made when it is asked for: of a hundred thousand people a few are drawn."""
+
+    def __init__(self, names: Iterable[str], make: Callable[[str], ParallelTrainer]) -> None:
+        self._names, self._make = dict.fromkeys(names), make
+        self._device, self.units = "cpu", 1
+        self._workers: Workers | None = None
+        self.made: dict[str, ParallelTrainer] = {}
+
+    def __getitem__(self, name: str) -> ParallelTrainer:
+        if name not in self.made:
+            if name not in self._names:
+                raise KeyError(name)
+            self.made[name] = self._settled(self._make(name))
+        return self.made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def settle(self, workers: "Workers | None", device: str) -> None:
+        """Where all of them work."""
+        self._workers, self._device = workers, device
+        for trainer in self.made.values():
+            self._settled(trainer)
+
+    def count(self, units: int) -> None:
+        """What a weight of 1 is counted as."""
+        self.units = units
+        for trainer in self.made.values():
+            trainer.units = units
+
+    def _settled(self, trainer: ParallelTrainer) -> ParallelTrainer:
+        if self._workers is not None:
+            trainer.workers = self._workers
+        trainer.device, trainer.units = self._device, self.units
+        return trainer
+
+
 class Workers(ExitStack):
     """So many processes; with None, everything is done here, when it is asked for."""
 
@@ -112,13 +181,14 @@ class Workers(ExitStack):
         self._places: dict[str, int] = {}
         self._trainers: Mapping[str, ParallelTrainer] = {}
         self._begun: dict[tuple[str, str, int], Callable[[], Any]] = {}
+        self._all_begun: set[tuple[str, int]] = set()
+        self._pickled: tuple[Weights, bytes] | None = None
+        self.evaluated: Callable[[int], Collection[str] | None] = lambda _number: None
 
-    def start(self, trainers: Mapping[str, ParallelTrainer]) -> None:
+    def start(self, trainers: Trainers) -> None:
         """From here on; all that the functions need is there."""
         self._trainers = trainers
-        for trainer in trainers.values():
-            trainer.workers = self
-            trainer.device = self._devices[0]
+        trainers.settle(self, self._devices[0])
         if self._count is None:
             return
         _require_unused_gpu(self._devices)
@@ -132,13 +202,18 @@ class Workers(ExitStack):
     def begin(self, trainer: ParallelTrainer, what: str, arrays: Weights, number: int) -> None:
         if self._workers:
             worker = self._workers[self._places[trainer.person]]
-            self._begun[trainer.person, what, number] = worker.submit(trainer, what, arrays, number)
+            if self._pickled is None or self._pickled[0] is not arrays:  # everyone starts from the same
+                self._pickled = arrays, pickle.dumps(arrays)
+            self._begun[trainer.person, what, number] = worker.submit(trainer, what, self._pickled[1], number)
 
     def begin_all(self, what: str, arrays: Weights, number: int) -> None:
-        """For everyone, at the first one's."""
-        if self._workers and not any(key[1:] == (what, number) for key in self._begun):
-            for trainer in self._trainers.values():
-                self.begin(trainer, what, arrays, number)
+        """For everyone who evaluates this round, at the first one's."""
+        if not self._workers or (what, number) in self._all_begun:
+            return
+        self._all_begun.add((what, number))
+        chosen = self.evaluated(number)
+        for name in self._trainers if chosen is None else chosen:
+            self.begin(self._trainers[name], what, arrays, number)
 
     def result(self, trainer: ParallelTrainer, what: str, arrays: Weights, number: int) -> Any:  # noqa: ANN401
         key = trainer.person, what, number
@@ -160,7 +235,7 @@ def _require_unused_gpu(devices: Sequence[str]) -> None:
 class _Worker:
     """One process, and the thread that waits for its answers. It knows everyone, and is asked for its own."""
 
-    def __init__(self, trainers: Mapping[str, ParallelTrainer], device: str, others: Sequence[Connection]) -> None:
+    def __init__(self, trainers: Trainers, device: str, others: Sequence[Connection]) -> None:
         fork = multiprocessing.get_context("fork")
         self.pipe, theirs = fork.Pipe()
         foreign = [*others, self.pipe]
@@ -175,15 +250,16 @@ class _Worker:
         """After the last fork: a thread must not be in the middle of something then."""
         self._thread = ThreadPoolExecutor(1)
 
-    def submit(self, trainer: ParallelTrainer, what: str, arrays: Weights, number: int) -> Callable[[], Any]:
-        job = pickle.dumps((trainer.person, dict(trainer.own), what, arrays, number))
+    def submit(self, trainer: ParallelTrainer, what: str, arrays: bytes, number: int) -> Callable[[], Any]:
+        job = pickle.dumps((trainer.person, dict(trainer.own), what, number))
         if self._thread is None:
             raise SettingsError("this worker has ended")
-        return self._thread.submit(self._ask, job, f"{trainer.person}, round {number}").result
+        return self._thread.submit(self._ask, job, arrays, f"{trainer.person}, round {number}").result
 
-    def _ask(self, job: bytes, place: str) -> Any:  # noqa: ANN401
+    def _ask(self, job: bytes, arrays: bytes, place: str) -> Any:  # noqa: ANN401
         try:
             self.pipe.send_bytes(job)
+            self.pipe.send_bytes(arrays)
             is_well, answer = pickle.loads(self.pipe.recv_bytes())  # noqa: S301 -- a child of this process
         except (EOFError, OSError):
             self._process.join(_GONE)
@@ -208,9 +284,7 @@ class _Worker:
         self.pipe.close()
 
 
-def _serve(
-    pipe: Connection, trainers: Mapping[str, ParallelTrainer], device: str, foreign: Sequence[Connection]
-) -> None:
+def _serve(pipe: Connection, trainers: Trainers, device: str, foreign: Sequence[Connection]) -> None:
     """A worker's life. It ends with its pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it ends it
     for other in foreign:  # else a worker whose owner was killed would wait for ever
@@ -218,15 +292,16 @@ def _serve(
     os.environ["OMP_NUM_THREADS"] = "1"
     if (torch := sys.modules.get("torch")) is not None:
         torch.set_num_threads(1)
-    for trainer in trainers.values():
-        trainer.device, trainer.units = device, 0  # its parent knows how weights are counted
+    trainers.count(0)  # its parent knows how weights are counted
+    trainers.settle(None, device)
     with suppress(EOFError):
         while True:
-            name, *job = pickle.loads(pipe.recv_bytes())  # noqa: S301 -- of its parent
-            pipe.send_bytes(_answer(trainers[name], job))
+            name, own, what, number = pickle.loads(pipe.recv_bytes())  # noqa: S301 -- of its parent
+            arrays = pickle.loads(pipe.recv_bytes())  # noqa: S301
+            pipe.send_bytes(_answer(trainers[name], own, what, arrays, number))
 
 
-def _answer(trainer: ParallelTrainer, job: Sequence[Any]) -> bytes:
+def _answer(trainer: ParallelTrainer, *job: Any) -> bytes:  # noqa: ANN401
     try:
         return pickle.dumps((True, trainer.work_from(*job)))
     except Exception as error:  # noqa: BLE001 -- told to the parent

@@ -25,7 +25,7 @@ class SimulationResult(RunResult):
     Attributes:
         model: The last average, or what the task's server step made of it, in the form of the initial model.
         history: The rounds, in order.
-        rewards: By person, what was claimed and paid in all; empty without a `budget`.
+        rewards: By person, what was paid in all, once it was claimed where every role is played; empty without a `budget`.
         costs: By role, counters of operations, messages and bytes.
         notes: What you should know, such as weights that were clipped.
         settings: The task's settings, those that followed from the data included.

@@ -4,12 +4,12 @@ import inspect
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 from weakref import WeakSet
 
 import numpy as np
@@ -37,22 +37,26 @@ from crowdfl.protocols.registry import profile_named
 from crowdfl.protocols.shares.dealing.keys import REQUESTER
 from crowdfl.protocols.shares.server_optimizers import Moments
 from crowdfl.protocols.shares.shape import SharesShape
-from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.records import Round, RoundState
 from crowdfl.schema import in_seconds
-from crowdfl.settings import TaskOptions, TaskSettings, from_millionths, option_words, to_millionths
+from crowdfl.settings import TaskOptions, TaskSettings, option_words, to_millionths
 from crowdfl.simulation.arguments import require_arguments
 from crowdfl.simulation.bounds import require_enough, settings_for
 from crowdfl.simulation.checkpoint import Checkpoint, added_costs, jsonable, own_folder
-from crowdfl.simulation.clear import ClearCampaign, ClearResult, Rule
-from crowdfl.simulation.crowd import SimulatedCrowd
-from crowdfl.simulation.draws import seeded_draw
+from crowdfl.simulation.clear import ClearResult, Rule, RuleAveraging, require_meant
+from crowdfl.simulation.crowd_engine import CrowdEngine
+from crowdfl.simulation.draws import Evaluated, evaluated_in, seeded_draw
 from crowdfl.simulation.dropouts import Away, Dropouts, away_in
+from crowdfl.simulation.engine import Engine, OnChange, OnRead
 from crowdfl.simulation.history import FinishedRound, SimulatedRound, earned, unusable_metrics
-from crowdfl.simulation.parallel import ParallelTrainer, Workers
+from crowdfl.simulation.parallel import ParallelTrainer, Trainers, Workers
 from crowdfl.simulation.result import SimulationResult
 from crowdfl.simulation.shown import Shown, shown
 from crowdfl.storage.model_files import initial_model
+
+if TYPE_CHECKING:
+    pass
+
 
 _CLAIM_WINDOW = 10**9  # seconds: nobody is late in one process
 
@@ -60,8 +64,9 @@ _CLAIM_WINDOW = 10**9  # seconds: nobody is late in one process
 def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a name
     train: TrainFunction,
     evaluate: EvaluateFunction | None,
-    data: Mapping[str, Any] | Sequence[Any],
+    data: Mapping[str, Any] | Sequence[Any] | Callable[[str], Any],
     *,
+    people: int | Sequence[str] | None = None,
     evaluate_central: EvaluateFunction | None = None,
     on_round: Callable[[FinishedRound], bool | None] | None = None,
     rounds: int | None = None,
@@ -74,6 +79,9 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
     personalize: Sequence[str] = (),
     reference: Any = None,  # noqa: ANN401 -- as a person's data
     in_the_clear: Rule | None = None,
+    evaluate_per_round: int | None = None,
+    evaluate_fraction: float | None = None,
+    engine: Literal["crowd", "roles"] | None = None,
     workers: int | None = None,
     device: str | Sequence[str] | None = None,
     progress: bool | None = None,
@@ -83,9 +91,12 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
 ) -> SimulationResult:
     """Run a whole campaign in this process: people train, the servers average what they cannot read, everyone reads on.
 
-    Every role is the real one: KGC deals keys, the platform (SP) and the computation server (CSP) add up encrypted or shared
-    updates, and each person is a participant whose agent joins, trains, uploads, reads averages and claims rewards. Only the
-    network is missing. The result equals plain federated averaging up to the decimals that the task keeps.
+    With `shares` a crowd is played in batches: each update is encoded, checked, paid and averaged by the protocol's own
+    functions, with what KGC deals and both servers' programs; nobody enrols, seals or claims, and one reader opens an average
+    for everyone. With `engine="roles"`, and in the other profiles, every role is the real one: KGC, the platform (SP), the
+    computation server (CSP), and for each person a participant whose agent joins, trains, uploads, reads and claims; only the
+    network is missing. Both give the same averages, verdicts and pay. The result equals plain federated averaging up to the
+    decimals that the task keeps.
 
     Args:
         train: Your training function: `train(model, data)`, `train(model)` or `train(model, data, info)`, where `info` is a
@@ -96,7 +107,10 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
         evaluate: Your evaluating function, `evaluate(model, data)` or `evaluate(model, data, info)`: a dictionary of numbers,
             a number, or None. A number called `samples` says how much a person's metrics count. None evaluates nothing.
         data: Everyone's data: a dictionary by name, or a list (people are then `person-1` and so on). What it holds is handed
-            to your functions as it is.
+            to your functions as it is. Or a function of a name, `data=load` with `people=100_000`: it is called each time
+            somebody trains or evaluates, in that person's worker, and nothing of it is kept.
+        people: With `data=load`, how many there are (`person-1` and so on), or their names. `max_samples` then follows from
+            those who were drawn for the first round.
         evaluate_central: Evaluates each round's model once, on a test set of the requester's: `f(model)` or `f(model, info)`.
         on_round: Called with a `FinishedRound` after each round, for logs, checkpoints and early stopping: if it returns True,
             no further round begins, what was earned is claimed, and the model stays.
@@ -124,6 +138,11 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
             info)`. `updates` has a `model`, a `weight` and its `flat` numbers by name; `start` the same of what the round
             started from. It returns the next model, or its flat numbers; or a pair of that and what each is paid.
             `crowdfl.simulation.clear` has `fedavg` and `equal(max_norm)` to compare with.
+        evaluate_per_round: So many people, drawn anew, evaluate each round's average, in place of everyone who reads it.
+        evaluate_fraction: The same as a share of the people.
+        engine: What plays the servers: "crowd" (the default with `shares`), or "roles". `costs` of "crowd" hold no claims,
+            since nobody makes any: pay is what the rounds have paid. A crowd holds the updates of one round in memory, eight
+            bytes for each weight.
         workers: How many people train and evaluate in parallel, each in a process of its own that is forked from this one, with
             one torch thread; functions of a notebook too. The result is the same for any number. What a function changes
             outside of its person's data stays in its process. Without it this process does all, with torch's usual threads.
@@ -152,33 +171,49 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
     finished, and in `folder`, before `on_round` is told of it.
     """
     require_arguments(simulate, settings, seed)
-    require_functions(train, evaluate, evaluate_central=evaluate_central, on_round=on_round, in_the_clear=in_the_clear)
-    people = _named(data)
-    require_enough(list(people))
+    loads = {"data": data} if callable(data) else {}
+    require_functions(
+        train, evaluate, evaluate_central=evaluate_central, on_round=on_round, in_the_clear=in_the_clear, **loads
+    )
+    everyone = _named(data, people)
+    require_enough(list(everyone))
     given: dict[str, Any] = {**settings} | {
         k: v for k, v in (("rounds", rounds), ("profile", profile)) if v is not None
     }
     if reference is not None:
         given |= {"reference": True, "weighting": given.get("weighting", "equal")}
     if fraction is not None:
-        given["per_round"] = _share_of(people, fraction, given)
+        given["per_round"] = _share_of(everyone, fraction, given)
     given = in_seconds(TaskSettings, given)
     functions = _Functions(train, evaluate, evaluate_central, on_round)
     place = None if folder is None else Path(folder)
-    simulation = _Simulation(functions, people, given, seed, insecure_test_key, place, personalize, reference)
+    evaluated = evaluated_in(evaluate_per_round, evaluate_fraction, list(everyone), seed)
+    simulation = _Simulation(
+        functions,
+        everyone,
+        given,
+        seed,
+        insecure_test_key,
+        place,
+        personalize,
+        reference,
+        in_the_clear,
+        engine,
+        evaluated,
+    )
     if in_the_clear is not None and (folder is not None or resume is not None):
         raise SettingsError("`folder` and `resume` are for campaigns with servers: leave them out with `in_the_clear`")
+    if in_the_clear is not None and engine == "roles":
+        raise SettingsError('`engine` is "roles", and `in_the_clear` has none: leave it out')
     if isinstance(resume, ClearResult):
         raise SettingsError("`resume` is the result of a rule in the clear, which has no campaign to go on with")
     try:
         with own_folder(place):
             if (done := simulation.find(resume, initial)) is not None:
                 return done
-            away = away_in(dropouts, list(people), simulation.asked["rounds"], seed)
-            told = shown(progress, len(people), simulation.asked["rounds"])
+            away = away_in(dropouts, list(everyone), simulation.asked["rounds"], seed)
+            told = shown(progress, len(everyone), simulation.asked["rounds"])
             with told, Workers(workers, device) as simulation.workers, simulation.leaving_result():
-                if in_the_clear is not None:
-                    return simulation.run_in_the_clear(in_the_clear, initial, away, told)
                 return simulation.run(initial, away, told)
     except FunctionRaised as raised:
         error = raised.error
@@ -197,7 +232,43 @@ def _share_of(people: Mapping[str, Any], fraction: float, asked: Mapping[str, An
     return max(round(fraction * len(people)), int(asked.get("min_participants", least)))
 
 
-def _named(data: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
+class _Loaded(Mapping[str, Any]):
+    """Data that is a function of the name, and is asked for when it is needed."""
+
+    def __init__(self, load: Callable[[str], Any], names: Sequence[str]) -> None:
+        self.load, self._names = load, dict.fromkeys(names)
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401
+        return self.load(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def _numbered(count: int) -> list[str]:
+    return [f"person-{number}" for number in range(1, count + 1)]
+
+
+def _loaded(load: Callable[[str], Any], people: int | Sequence[str] | None) -> _Loaded:
+    is_count = isinstance(people, int) and not isinstance(people, bool)
+    names = _numbered(people) if isinstance(people, int) and is_count else people
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) and name for name in names):
+        raise SettingsError(
+            f"`people` is {people!r}; with `data` a function of a name, it says how many people there are, or lists their names"
+        )
+    if len(set(names)) != len(names):
+        raise SettingsError("`people` has a name twice")
+    return _Loaded(load, names)
+
+
+def _named(data: Any, people: int | Sequence[str] | None) -> Mapping[str, Any]:  # noqa: ANN401 -- as `simulate` takes it
+    if callable(data) and not isinstance(data, Mapping):
+        return _loaded(data, people)
+    if people is not None:
+        raise SettingsError("`people` says who there is where `data` is a function of a name: leave it out")
     if isinstance(data, Mapping):
         if wrong := [name for name in data if not isinstance(name, str) or not name]:
             raise SettingsError(f"{wrong[0]!r} is not a name: people are called by strings")
@@ -205,9 +276,11 @@ def _named(data: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
     batches = hasattr(data, "dataset")  # a torch DataLoader: its batches are not people
     if batches or isinstance(data, str | bytes) or not hasattr(data, "__iter__"):
         raise SettingsError(
-            f"`data` is a {type(data).__name__}; expected a dictionary or a list with everyone's data, an entry for each person"
+            f"`data` is a {type(data).__name__}; expected a dictionary or a list with everyone's data, an entry for each "
+            "person, or a function of a name"
         )
-    return {f"person-{number}": one for number, one in enumerate(data, 1)}
+    found = list(data)
+    return dict(zip(_numbered(len(found)), found, strict=True))
 
 
 @dataclass(frozen=True)
@@ -221,18 +294,20 @@ class _Functions:
 @dataclass
 class _Simulation:
     functions: _Functions
-    people: dict[str, Any]
+    people: Mapping[str, Any]
     given: dict[str, Any]
     seed: int
     insecure_test_key: bool
     folder: Path | None
-    personalize: Sequence[str] = ()
-    reference: Any = None
+    personalize: Sequence[str]
+    reference: Any
+    rule: Rule | None
+    engine: str | None
+    evaluated: Evaluated
     workers: Workers = field(default_factory=lambda: Workers(None, None))
     asked: dict[str, Any] = field(default_factory=dict)  # with what a resumed campaign had
     _before: Checkpoint | None = None
     _state: Checkpoint | None = None
-    _clear: ClearCampaign | None = None
     _notes: list[str] = field(default_factory=list)
 
     def find(self, resume: Any, initial: Any) -> SimulationResult | None:  # noqa: ANN401
@@ -267,10 +342,10 @@ class _Simulation:
         try:
             yield
         except BaseException as raised:
-            done = self._result_of(self._state) if self._state is not None else self._clear and self._clear.result()
-            if done:
+            if self._state is not None:
+                done = self._result_of(self._state)
                 error = raised.error if isinstance(raised, FunctionRaised) else raised
-                go_on = "`sys.last_value.result` in a notebook" + ("" if self._clear else "; `resume=` goes on")
+                go_on = "`sys.last_value.result` in a notebook" + ("" if self.rule else "; `resume=` goes on")
                 go_on = "the same call goes on" if self.folder else go_on
                 error.add_note(f"(from CrowdFL: {len(done.history)} rounds are kept in this error's `result`: {go_on})")
                 with suppress(AttributeError):  # an error with slots has no room
@@ -283,9 +358,12 @@ class _Simulation:
         return 0 if self._before is None else len(self._before.history)
 
     def run(self, initial: Any, away: Away, told: Shown) -> SimulationResult:  # noqa: ANN401
+
         began = time.perf_counter()
         done = self._done
         before = self._before
+        if self.rule is not None:
+            require_meant(self.asked)
         checked = TaskSettings.of(**{"max_participants": len(self.people)} | self.asked)  # before anything is trained
         if checked.budget is not None and not to_millionths(checked.budget):
             del self.asked["budget"]  # nothing to pay is no budget
@@ -295,18 +373,19 @@ class _Simulation:
         if checked.epsilon is not None:
             self._foresee(checked, form.shape.parameters, told)
         trainers = self._trainers(form)
+        self.workers.evaluated = self.evaluated
         self.workers.start(trainers)
-        if before is None:
+        if self.rule is not None:
+            trainers.count(0)  # weights count as they are
+            settings = checked
+            self._begin(trainers, start, away, 1)
+        elif before is None:
             self._train_first(trainers, start, away, told)
-            trained = [trainer.first[0] for trainer in trainers.values() if isinstance(trainer.first, tuple)]
             self._count(trainers)
-            samples = [math.ceil(trainer.weight * trainer.units) for trainer in trainers.values()]
-            settings = settings_for(self.asked, form.shape, start, trained, samples)
+            settings = self._settings(form, start, trainers)
         else:
+            trainers.count(before.units)
             settings = TaskSettings.of(**self.asked)
-            for name, trainer in trainers.items():
-                trainer.restore(before.samples.get(name), before.own.get(name, {}))
-                trainer.units = before.units
             self._begin(trainers, start, away, done + 1)
         moments: Moments = ()
         if before is not None and before.settings.server_step == settings.server_step:
@@ -317,41 +396,80 @@ class _Simulation:
             )
         # A resumed campaign has a task of its own for the rounds that are left.
         task = TaskSettings.of(**settings.model_dump() | {"rounds": settings.rounds - done})
-        words = "a simulation in one process"
-        definition = Definition(words, words, words, form.shape, task, _CLAIM_WINDOW, {})
 
-        def on_change(crowd: SimulatedCrowd) -> None:
-            number = crowd.rounds[-1].number if crowd.rounds else 1
-            if number + done > 1:  # the first was told of when it was trained
-                told.trained(number + done, len(crowd.log.of("trained", number)))
+        def on_change(engine: Engine) -> None:
+            number = engine.rounds[-1].number if engine.rounds else 1
+            if number + done > 1 or self.rule is not None:  # else the first was told of when it was trained
+                told.trained(number + done, len(engine.log.of("trained", number)))
 
-        def on_read(crowd: SimulatedCrowd, round_: Round) -> bool:
-            stops = self._finish(crowd, round_, settings, told, reader=crowd.reader)
+        def on_read(engine: Engine, round_: Round) -> bool:
+            stops = self._finish(engine, trainers, form, round_, settings, told)
             if not stops:
-                self._begin(trainers, crowd.reader.model(), away, round_.number + done + 1)
+                self._begin(trainers, engine.model(), away, round_.number + done + 1)
             return stops
 
-        crowd = SimulatedCrowd(
-            definition,
-            start,
-            trainers,
-            lambda number: away(number + done),
-            reference=self._reference(form) if settings.reference else None,
-            insecure_test_key=self.insecure_test_key,
-            draw=seeded_draw(self.seed, done),
-            on_change=on_change,
-            on_read=on_read,
-            moments=moments,
-        )
-        crowd.log.began[1] = began
-        crowd.run()
-        last = crowd.rounds[-1]
+        engine = self._engine(task, form, start, moments, trainers, away, on_change, on_read)
+        engine.log.began[1] = began
+        engine.run()
+        last = engine.rounds[-1]
         if self._state is None or last.number + done > len(self._state.history):
-            self._read_last(crowd, last)
-            self._finish(
-                crowd, last, settings, told, reader=None if last.state is RoundState.REWARDED else crowd.reader
+            engine.read_last()
+            self._finish(engine, trainers, form, last, settings, told)
+        return self._result(engine)
+
+    def _engine(
+        self,
+        task: TaskSettings,
+        form: ModelForm,
+        start: Weights,
+        moments: Moments,
+        trainers: Trainers,
+        away: Away,
+        on_change: OnChange,
+        on_read: OnRead,
+    ) -> Engine:
+        done = self._done
+        hooks: dict[str, Any] = {
+            "draw": seeded_draw(self.seed, done),
+            "on_change": on_change,
+            "on_read": on_read,
+            "reference": self._reference(form) if task.reference else None,
+        }
+
+        def away_now(number: int) -> frozenset[str]:
+            return away(number + done)
+
+        if self.rule is None and _plays_roles(self.engine, task.profile):
+            from crowdfl.simulation.roles_engine import (
+                RolesEngine,
+            )  # a crowd needs no databases, and none of what comes with them
+
+            words = "a simulation in one process"
+            definition = Definition(words, words, words, form.shape, task, _CLAIM_WINDOW, {})
+            everyone = dict(trainers)
+            return RolesEngine(
+                definition,
+                start,
+                everyone,
+                away_now,
+                moments=moments,
+                insecure_test_key=self.insecure_test_key,
+                **hooks,
             )
-        return self._result(crowd)
+        hooks["evaluated"] = lambda number: self.evaluated(number + done)
+        if self.rule is not None:
+            averaging = RuleAveraging(self.rule, form, task.rounds, self.seed)
+            return CrowdEngine(task, start, trainers, away_now, averaging, **hooks)
+        return CrowdEngine.with_servers(task, form, start, moments, trainers, away_now, **hooks)
+
+    def _settings(self, form: ModelForm, start: Weights, trainers: Trainers) -> TaskSettings:
+        """What the caller has not set follows from the first training; where data is loaded, from whoever was drawn."""
+        known = trainers.made if isinstance(self.people, _Loaded) else trainers
+        samples = [math.ceil(trainer.weight * trainer.units) for trainer in known.values()]
+        trained = [
+            one.first[0] for one in trainers.made.values() if isinstance(one, _Trainer) and isinstance(one.first, tuple)
+        ]
+        return settings_for(self.asked, form.shape, start, trained, samples, len(self.people))
 
     def _foresee(self, settings: TaskSettings, parameters: int, told: Shown) -> None:
         """What noise will do to this model with this crowd, before anybody trains for it; too much of it is refused."""
@@ -359,22 +477,6 @@ class _Simulation:
             SharesShape(TaskSpec("", settings, parameters)).require_signal()
             self._notes.append(forecast(settings, parameters))
             told.noted(self._notes[-1])
-
-    def run_in_the_clear(self, rule: Rule, initial: Any, away: Away, told: Shown) -> ClearResult:  # noqa: ANN401
-        form, start = self._start(initial)
-        trainers, of = self._trainers(form), self.functions
-        for trainer in trainers.values():
-            trainer.units = 0  # weights count as they are
-        self.workers.start(trainers)
-
-        def begin(arrays: Weights, number: int) -> Sequence[_Trainer]:
-            return self._begin(trainers, arrays, away, number)
-
-        def stops(done: FinishedRound) -> bool:
-            return of.on_round is not None and _is_true(of.on_round(done))
-
-        self._clear = ClearCampaign(rule, form, trainers, begin, self.asked, self.seed, of.evaluate_central, stops)
-        return self._clear.run(start, told)
 
     def _start(self, initial: Any) -> tuple[ModelForm, Weights]:  # noqa: ANN401
         before = self._before
@@ -394,16 +496,19 @@ class _Simulation:
         name, data = next(iter(self.people.items()))
         return first_model(self.functions.train, data, TrainingInfo.of(0, self.asked["rounds"], name, self.seed))
 
-    def _trainers(self, form: ModelForm) -> dict[str, "_Trainer"]:
-        rounds = self.asked["rounds"]
-        seed = self.seed
-        of = self.functions
-        made = {
-            name: _Trainer(of.train, of.evaluate, data, form, name, rounds, seed) for name, data in self.people.items()
-        }
-        for trainer in made.values():
-            trainer.done = self._done
-        return made
+    def _trainers(self, form: ModelForm) -> Trainers:
+        of, before, people = self.functions, self._before, self.people
+        load = people.load if isinstance(people, _Loaded) else None
+
+        def make(name: str) -> _Trainer:
+            data = None if load is not None else people[name]
+            made = _Trainer(of.train, of.evaluate, data, form, name, self.asked["rounds"], self.seed)
+            made.load, made.done = load, self._done
+            if before is not None:
+                made.restore(before.samples.get(name), before.own.get(name, {}))
+            return made
+
+        return Trainers(people, make)
 
     def _reference(self, form: ModelForm) -> "_Trainer":
         """The requester's; it trains in this process."""
@@ -412,40 +517,51 @@ class _Simulation:
         of = self.functions
         made = _Trainer(of.train, None, self.reference, form, REQUESTER, self.asked["rounds"], self.seed)
         made.done = self._done
-        Workers(None, None).start({REQUESTER: made})
+        Workers(None, None).start(Trainers([REQUESTER], lambda _name: made))
+        made.workers = Workers(None, None)
         return made
 
-    def _train_first(self, trainers: Mapping[str, "_Trainer"], start: Weights, away: Away, told: Shown) -> None:
+    def _train_first(self, trainers: Trainers, start: Weights, away: Away, told: Shown) -> None:
         """Everyone's training of round 1, before the task is made: its bounds follow from what it changes."""
         for done, trainer in enumerate(self._begin(trainers, start, away, 1), 1):
             trainer.train_first(start)
             told.trained(1, done)
 
-    def _begin(self, trainers: Mapping[str, "_Trainer"], arrays: Weights, away: Away, number: int) -> list["_Trainer"]:
+    def _begin(self, trainers: Trainers, arrays: Weights, away: Away, number: int) -> list["_Trainer"]:
         """Who will train in a round; workers begin with it."""
         missing = away(number) if not self.asked.get("late") else frozenset()
+        names: Iterable[str] = self.people
         if (count := self.asked.get("per_round")) is not None:
-            missing |= self.people.keys() - set(seeded_draw(self.seed)(number, list(self.people), count))
-        present = [trainer for name, trainer in trainers.items() if name not in missing]
+            drawn = set(seeded_draw(self.seed)(number, list(self.people), count))
+            names = [name for name in names if name in drawn]
+        present = [trainer for name in names if name not in missing and isinstance(trainer := trainers[name], _Trainer)]
         for trainer in present:
             trainer.begin("train", arrays, number)
         return present
 
-    def _count(self, trainers: Mapping[str, "_Trainer"]) -> None:
+    def _count(self, trainers: Trainers) -> None:
         """Weights of one's own in units that the servers add up, as the first training suggests."""
-        units = units_for([trainer.samples for trainer in trainers.values() if trainer.samples is not None])
-        for trainer in trainers.values():
-            trainer.count_first(units)
+        made = trainers.made.values()
+        units = units_for([trainer.samples for trainer in made if trainer.samples is not None])
+        trainers.count(units)
+        for trainer in made:
+            if isinstance(trainer, _Trainer):
+                trainer.count_first()
         if units > 1 and "max_samples" in self.asked:
             self.asked["max_samples"] *= units
 
     def _finish(
-        self, crowd: SimulatedCrowd, round_: Round, settings: TaskSettings, told: Shown, *, reader: Participant | None
+        self,
+        engine: Engine,
+        trainers: Trainers,
+        form: ModelForm,
+        round_: Round,
+        settings: TaskSettings,
+        told: Shown,
     ) -> bool:
-        """Keep a round that is over and read, and tell of it. True: no further round. `reader` None: the requester."""
-        form = next(iter(crowd.trainers.values())).form
-        arrays = crowd.host.requester.model(crowd.task) if reader is None else reader.model()
-        record = self._round(crowd, round_)
+        """Keep a round that is over and read, and tell of it. True: no further round."""
+        arrays = engine.model()
+        record = self._round(engine, round_)
         model = form.model(arrays)
         of = self.functions
         try:
@@ -453,9 +569,9 @@ class _Simulation:
                 info = TrainingInfo.of(record.number, self.asked["rounds"], "", self.seed)
                 record = replace(record, central=central_metrics(of.evaluate_central, model, info))
         finally:
-            record = replace(record, seconds=time.perf_counter() - crowd.log.began[round_.number])
-            crowd.log.forget(round_.number)
-            state = self._keep(self._checkpoint(crowd, record, settings, arrays, reader))
+            record = replace(record, seconds=time.perf_counter() - engine.log.began[round_.number])
+            engine.log.forget(round_.number)
+            state = self._keep(self._checkpoint(engine, trainers, form, record, settings, arrays))
         told.finished(record)
         if of.on_round is None or not _is_true(
             of.on_round(FinishedRound(**vars(record), model=model, costs=state.costs))
@@ -467,27 +583,29 @@ class _Simulation:
 
     def _checkpoint(
         self,
-        crowd: SimulatedCrowd,
+        engine: Engine,
+        trainers: Trainers,
+        form: ModelForm,
         record: SimulatedRound,
         settings: TaskSettings,
         arrays: Weights,
-        reader: Participant | None,
     ) -> Checkpoint:
-        form = next(iter(crowd.trainers.values())).form
         before = self._before
+        samples = {name: before.samples.get(name) if before else None for name in self.people}
+        own = dict(before.own) if before else {}
         return Checkpoint(
             history=(*(self._state.history if self._state else ()), record),
             settings=settings,
             asked=jsonable(self.given),
-            samples={name: trainer.samples for name, trainer in crowd.trainers.items()},
-            units=next(iter(crowd.trainers.values())).units,
+            samples=samples | {name: trainer.samples for name, trainer in trainers.made.items()},
+            units=trainers.units,
             is_stopped=False,
-            costs=added_costs(before.costs if before else {}, crowd.costs()),
+            costs=added_costs(before.costs if before else {}, engine.costs()),
             seed=self.seed,
             form=form,
             arrays=arrays,
-            moments=crowd.moments(reader, form.shape.parameters),
-            own={name: trainer.own for name, trainer in crowd.trainers.items()},
+            moments=engine.moments(),
+            own=own | {name: trainer.own for name, trainer in trainers.made.items()},
         )
 
     def _keep(self, state: Checkpoint) -> Checkpoint:
@@ -497,19 +615,19 @@ class _Simulation:
             state.write(self.folder)
         return state
 
-    def _round(self, crowd: SimulatedCrowd, round_: Round) -> SimulatedRound:
+    def _round(self, engine: Engine, round_: Round) -> SimulatedRound:
         number = round_.number
-        log = crowd.log
+        log = engine.log
         averaged = round_.state is RoundState.REWARDED
         trained, read = log.of("trained", number), log.of("read", number)
         by_person = {
             name: {key: value for key, value in details.items() if key not in NOT_METRICS}
             for name, details in read.items()
         }
-        participants = crowd.averaged(number) if averaged else ()
-        sampled = crowd.sampled(number)
+        participants = engine.averaged(number) if averaged else ()
+        sampled = engine.sampled(number)
         away = log.dropped[number].intersection(sampled or self.people).difference(participants)
-        rewards = {name: from_millionths(one["millionths"]) for name, one in log.of("rewarded", number).items()}
+        rewards = {name: one["amount"] for name, one in log.of("rewarded", number).items()}
         return SimulatedRound(
             number=number + self._done,
             metrics=weighted_mean([(one, log.weights[number, name]) for name, one in by_person.items()]),
@@ -517,24 +635,24 @@ class _Simulation:
             sampled=sampled,
             dropped=tuple(name for name in self.people if name in away),
             late=tuple(log.late[number]),
-            rejected=crowd.rejected(number),
+            rejected=engine.rejected(number),
             clipped={name: one["clipped"] for name, one in trained.items() if one["clipped"]},
             scaled={name: one["scaled"] for name, one in trained.items() if "scaled" in one},
             rewards=rewards,
             bytes_up=log.up[number],
             bytes_down=log.down[number],
             is_averaged=averaged,
-            by_person=by_person,
+            by_person={name: metrics for name, metrics in by_person.items() if metrics},
             training=weighted_mean([(one["metrics"], one["samples"]) for one in trained.values()]),
             training_by_person={name: one["metrics"] for name, one in trained.items() if one["metrics"]},
-            privacy=self._privacy(crowd, number, opened=averaged) if crowd.settings.epsilon is not None else None,
+            privacy=self._privacy(engine, number, opened=averaged) if engine.settings.epsilon is not None else None,
         )
 
-    def _privacy(self, crowd: SimulatedCrowd, number: int, *, opened: bool) -> RoundPrivacy:
-        log = crowd.log
+    def _privacy(self, engine: Engine, number: int, *, opened: bool) -> RoundPrivacy:
+        log = engine.log
         noise = next(iter(log.of("noise", number).values()), None)
         return RoundPrivacy.of(
-            crowd.settings,
+            engine.settings,
             (one.privacy for one in (self._state.history if self._state else ()) if one.privacy is not None),
             charged=log.of("trained", number),
             spent_by=log.of("uploaded", number) if opened else (),
@@ -542,27 +660,18 @@ class _Simulation:
             updates=[one["length"] for one in log.of("trained", number).values()],
         )
 
-    def _read_last(self, crowd: SimulatedCrowd, last: Round) -> None:
-        """The task's last average is the requester's; everyone evaluates it here."""
-        if last.state is RoundState.REWARDED:
-            average = crowd.host.requester.read(crowd.task, last.number)
-            arrays = crowd.host.requester.definition(crowd.task).shape.arrays(average.model)
-            if average.noise is not None:
-                crowd.log.events["noise", last.number][REQUESTER] = asdict(average.noise)
-            for name, trainer in crowd.trainers.items():
-                crowd.note_read(name, last.number, trainer.evaluate(arrays, last.number))
-
-    def _result(self, crowd: SimulatedCrowd) -> SimulationResult:
+    def _result(self, engine: Engine) -> SimulationResult:
         state = self._state
         if state is None or not any(one.is_averaged for one in state.history):
-            if empty := [name for name in self.people if crowd.log.of("nothing to contribute", 1).get(name)]:
+            if empty := [name for name in self.people if engine.log.of("nothing to contribute", 1).get(name)]:
                 raise NothingToAverage(f"nobody could be averaged: {', '.join(empty[:3])} had no samples to train on")
             raise NothingToAverage(
-                f"no round found {crowd.settings.min_participants} participants: lower `dropouts` or `min_participants`"
+                f"no round found {engine.settings.min_participants} participants: lower `dropouts` or `min_participants`"
             )
         before = earned(self._before.history if self._before else ())
-        paid = {name: from_millionths(amount) for name, amount in crowd.log.paid.items()}
-        return self._result_of(state, {name: before.get(name, 0) + paid.get(name, Decimal(0)) for name in self.people})
+        paid, none = engine.log.paid, Decimal(0)
+        names = self.people if self.rule is None else paid
+        return self._result_of(state, {name: before.get(name, none) + paid.get(name, none) for name in names})
 
     def _result_of(self, state: Checkpoint, paid: Mapping[str, Decimal] | None = None) -> SimulationResult:
         """`paid` where rewards were claimed; of a campaign that was interrupted they are what was earned."""
@@ -573,10 +682,13 @@ class _Simulation:
         if not history[-1].is_averaged and done:
             notes.append(f"the last round was given up: the model is the average of round {done[-1]}")
         rewards = earned(history) if paid is None else paid
-        result = SimulationResult(
+        kind, pays = (
+            (ClearResult, True) if self.rule is not None else (SimulationResult, state.settings.budget is not None)
+        )
+        result = kind(
             model=state.model,
             history=history,
-            rewards=rewards if state.settings.budget is not None else {},
+            rewards=rewards if pays else {},
             costs=state.costs,
             notes=(*_notes(state.form, history), *unusable_metrics(history), *notes),
             settings=state.settings,
@@ -610,6 +722,15 @@ def _carried(before: Checkpoint, given: Mapping[str, Any], people: int) -> dict[
     return settings | {"max_participants": max(people, before.settings.max_participants)}
 
 
+def _plays_roles(engine: str | None, profile: str) -> bool:
+    """A crowd has batches for one profile."""
+    if engine not in (None, "crowd", "roles"):
+        raise SettingsError(f'`engine` is {engine!r}; expected "crowd" or "roles"')
+    if engine == "crowd" and profile != "shares":
+        raise SettingsError(f'`engine` is "crowd", which plays the profile shares: with {profile} leave it out')
+    return engine == "roles" or profile != "shares"
+
+
 def _is_true(stops: object) -> bool:
     if not (stops is None or isinstance(stops, bool | np.bool_)):
         raise SettingsError(f"`on_round` returned a {type(stops).__name__}; expected True, which stops, or nothing")
@@ -629,8 +750,7 @@ class _Trainer(ParallelTrainer):
         except NothingToContribute as nothing:
             self.first = nothing
 
-    def count_first(self, units: int) -> None:
-        self.units = units
+    def count_first(self) -> None:
         if isinstance(self.first, tuple) and self.samples is not None:
             self.first = self.first[0], self.counted(self.samples, f"{self.person}, round 1")
 

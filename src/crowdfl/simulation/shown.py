@@ -67,7 +67,9 @@ class Pictured(Shown):
 
     def __init__(self, people: int, rounds: int) -> None:
         super().__init__()
-        self._cell, self._people, self._rounds = Cell(), people, rounds
+        self._cell = Cell()
+        self._people = people
+        self._rounds = rounds
         self._curves: dict[str, list[float]] = {}
         self._line, self._done = "round 1", 0
 
@@ -75,7 +77,8 @@ class Pictured(Shown):
         self._cell.show(self._line, picture_of(self._rounds, self._done, part, self._curves))
 
     def trained(self, number: int, done: int) -> None:
-        self._line, self._done = f"round {number} of {self._rounds}: {done} of {self._people} have trained", number - 1
+        self._line = f"round {number} of {self._rounds}: {done} of {self._people} have trained"
+        self._done = number - 1
         self._show(done / self._people)
 
     def finished(self, round_: SimulatedRound) -> None:

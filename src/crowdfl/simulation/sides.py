@@ -88,7 +88,9 @@ class Sides:
         self.people: dict[str, ParticipantProtocol] = {}
         self.left: bytes | None = None  # by the last round that was published
         self._servers: list[SpProtocol | CspProtocol] = []
-        self.sp, self.csp, self.requester = self.fresh_sp(), self.fresh_csp(), self.fresh_requester()
+        self.sp = self.fresh_sp()
+        self.csp = self.fresh_csp()
+        self.requester = self.fresh_requester()
         for who in people:
             self.participant(who)
 

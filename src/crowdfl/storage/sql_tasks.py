@@ -6,19 +6,20 @@ A row that cannot be read, of a task or of anything that is kept of it, is its o
 import contextlib
 import time
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import sqlalchemy as sa
 
 from crowdfl.errors import Conflict, CrowdFLError, TaskUnreadable, UnknownTask
-from crowdfl.roles.records import EndedBy, StoredTask, Tombstone, UnreadableTask
+from crowdfl.roles.records import EndedBy, StoredTask, Tombstone, Trouble, UnreadableTask
 from crowdfl.storage import tables as t
 from crowdfl.storage.database import Database
-from crowdfl.storage.statements import ALL_TASKS, TASK, add_new, change, find
+from crowdfl.storage.statements import ALL_TASKS, TASK, add_new, change, find, put, remove
 
 Row = sa.Row[*tuple[Any, ...]]
 _OF_TASK = [field.name for field in fields(StoredTask) if field.name != "end"]
+_TROUBLE = [t.troubles.c[field.name] for field in fields(Trouble)]
 _BELIEVED = 60.0  # seconds that a row is believed to be unreadable: somebody may mend it
 
 
@@ -63,6 +64,23 @@ class TaskTables(Database):
                 raise UnknownTask(f"there is no task {task} here")
             if before != state:
                 self._tell(f"task {state}", task=task, before=before)
+
+    def note_trouble(self, trouble: Trouble) -> None:
+        """It goes on since it was first noted, whichever process has met it."""
+        with self._write() as c:
+            known = find(c, [t.troubles.c.since, t.troubles.c.times], task=trouble.task, work=trouble.work).first()
+            if known is not None:
+                trouble = replace(trouble, since=known.since, times=known.times + 1)
+            put(c, t.troubles, [vars(trouble)])
+
+    def forget_trouble(self, task: str, work: str) -> None:
+        with self._write() as c:
+            remove(c, t.troubles, task=task, work=work)
+
+    def troubles(self, task: str | None = None) -> list[Trouble]:
+        with self._read() as c:
+            rows = find(c, _TROUBLE) if task is None else find(c, _TROUBLE, task=task)
+            return [Trouble(*row) for row in rows]
 
     def all_tasks(self) -> list[StoredTask | UnreadableTask]:
         with self._read() as c:

@@ -270,6 +270,17 @@ paid_before = _table(  # by the bank, before SP was restored from a backup
     Column("amount", _Amount, nullable=False),
 )
 
+troubles = _table(  # steps that fail, for whoever asks why a task stands still
+    "troubles",
+    Column("task", _Name, primary_key=True),
+    Column("work", _Name(32), primary_key=True),
+    Column("since", Float(53), nullable=False),
+    Column("last", Float(53), nullable=False),
+    Column("times", _Whole, nullable=False),
+    Column("error", _Words, nullable=False),
+    Column("reason", _Words, nullable=False),
+)
+
 leases = _table(
     "leases",
     Column("task", _Name, primary_key=True),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from crowdfl.crypto.compute import Backend, Threads
 from crowdfl_lab.bench.compare.served import served_system
+from crowdfl_lab.bench.compare.simulators import Simulator, measure_simulators, simulator_rows, simulator_table
 from crowdfl_lab.bench.compare.systems import (
     PEERS,
     CompareSettings,
@@ -75,13 +76,20 @@ class MemoryOfServers:
 
 
 def bench_compare(
-    settings: CompareSettings, *, python: Path, fast: Backend | None = None, say: Say = lambda _: None
+    settings: CompareSettings,
+    *,
+    python: Path,
+    pfl: Path | None = None,
+    fast: Backend | None = None,
+    say: Say = lambda _: None,
 ) -> Result:
     """Every system, one after another. `fast`: a backend on which the servers are measured whole, beside the threads."""
     where, threads = machine(), Threads()
     systems = list(measure_systems(settings, threads, python, fast, say))
     memory = [memory_of_servers(settings, say, rewards=rewards) for rewards in (False, True)]
-    return compare_result(settings, where | {"workers": threads.workers}, systems, memory)
+    say("simulators")
+    simulators = list(measure_simulators({"flower": python, "pfl": pfl or Path("nowhere")}, settings.simulated))
+    return compare_result(settings, where | {"workers": threads.workers}, systems, memory, simulators)
 
 
 def measure_systems(
@@ -127,6 +135,7 @@ def compare_result(
     where: Mapping[str, str | int],
     systems: Sequence[System],
     memory: Sequence[MemoryOfServers] = (),
+    simulators: Sequence[Simulator] = (),
 ) -> Result:
     """A participant's costs, the servers', what is kept from whom, and how the figures came about."""
     tables = [
@@ -139,19 +148,28 @@ def compare_result(
     ]
     shared = tuple((system.name, *system.cells(_SHARED)) for system in systems if "exchanges" in system.figures)
     tables.append(ResultTable("What else a round of `shares` takes", ("system", *_SHARED.values()), shared))
+    rows = target_rows(systems, memory)
+    if simulators:
+        tables.append(simulator_table(simulators, settings.simulated))
+        rows += simulator_rows(simulators, settings.simulated)
     words = tuple((system.name, *(system.words.get(column, "") for column in _WORDS)) for system in systems)
     tables.append(ResultTable("What happens to whom", ("system", *_WORDS.values()), words))
     how = [(system.name, [*system.notes, *(f"* from {sample}" for sample in system.samples)]) for system in systems]
     return settings.result(
         "compare",
         where,
-        target_rows(systems, memory),
+        rows,
         tables=tuple(tables),
         notes=tuple(f"{name}: {'; '.join(lines)}" for name, lines in how if lines),
         pictures=(Picture("compare", "One round of each system", lambda canvas: _draw(canvas, systems), (14, 5)),),
-        versions={system.key: system.version for system in systems if system.version},
-        data={"systems": [asdict(system) for system in systems]},
+        versions={system.key: system.version for system in systems if system.version} | _versions(simulators),
+        data={"systems": [asdict(system) for system in systems], "simulators": [asdict(one) for one in simulators]},
     )
+
+
+def _versions(simulators: Sequence[Simulator]) -> dict[str, str]:
+    """Apart from the systems': Flower is measured twice."""
+    return {f"simulation_{one.key}": one.version for one in simulators if one.version}
 
 
 def target_rows(systems: Sequence[System], memory: Sequence[MemoryOfServers]) -> list[Row]:

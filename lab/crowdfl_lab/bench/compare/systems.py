@@ -7,7 +7,7 @@ of `shares` whole, of everyone and of those who are left when some drop out.
 import json
 import subprocess
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -79,6 +79,21 @@ _SAMPLES = 2
 _AVERAGING = ("check", "average")
 
 
+@dataclass(frozen=True)
+class SimulatedCrowd:
+    """A size that all simulate, and what a person and round may cost here, in seconds."""
+
+    parameters: int
+    people: int
+    drawn: int
+    rounds: int
+    most: float
+
+    @property
+    def title(self) -> str:
+        return f"{self.parameters:,} parameters, {self.drawn} of {self.people:,} people drawn"
+
+
 @dataclass(frozen=True, kw_only=True)
 class CompareSettings(BenchSettings):
     """The same model and crowd for all; samples of what takes too long whole."""
@@ -94,12 +109,16 @@ class CompareSettings(BenchSettings):
     memory_crowd: int = 1000  # uploads while the memory of its servers is measured, with so many lanes
     memory_lanes: int = 1024
     serves: bool = True  # rows through SP and CSP as processes, over HTTPS
+    simulated: tuple[SimulatedCrowd, ...] = (
+        SimulatedCrowd(10_000, 1000, 200, 6, 0.0015),
+        SimulatedCrowd(277_006, 200, 40, 4, 0.012),
+    )
 
     @classmethod
     def quick(cls) -> "CompareSettings":
         few = cls(parameters=2000, participants=6, dropped=2, lanes=40, slices=(4, 8), crowds=(3, 4), reads=1)
         few = replace(few, paper_sizes=((1, 3), (2, 3)), phe_sample=2, share_lanes=400, norm=1.0)
-        return replace(few, memory_crowd=20, memory_lanes=400)
+        return replace(few, memory_crowd=20, memory_lanes=400, simulated=(SimulatedCrowd(100, 6, 4, 3, 0.0015),))
 
     @property
     def present(self) -> int:
@@ -139,11 +158,17 @@ class PeerUnavailable(Exception):
 
 def ask_peer(python: Path, peer: str, numbers: Mapping[str, int]) -> dict[str, Any]:
     """The peer's answer; `PeerUnavailable` with its error output when it fails."""
+    options = [f"--{name}={number}" for name, number in numbers.items()]
+    return ask_script(python, [str(_SCRIPT), peer, *options], _EXPECTED, NOT_INSTALLED)
+
+
+def ask_script(python: Path, script: Sequence[str], expected: Collection[str], not_installed: str) -> dict[str, Any]:
+    """What a script says of the peer that is its first argument; `PeerUnavailable` with its error output when it fails."""
     if not python.is_file():
-        raise PeerUnavailable(NOT_INSTALLED)
-    options = (f"--{name}={number}" for name, number in numbers.items())
+        raise PeerUnavailable(not_installed)
+    peer = script[1]
     # Isolated: the script's folder stays off the path, where our module names could shadow the peers'.
-    command = [str(python), "-I", str(_SCRIPT), peer, *options]
+    command = [str(python), "-I", *script]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)  # noqa: S603
         answer = json.loads(done.stdout) if not done.returncode else None
@@ -153,7 +178,7 @@ def ask_peer(python: Path, peer: str, numbers: Mapping[str, int]) -> dict[str, A
         raise PeerUnavailable(f"{peer} printed no JSON: {error}") from error
     if done.returncode:
         raise PeerUnavailable(f"{peer} failed with exit code {done.returncode}: {done.stderr.strip()}")
-    if not isinstance(answer, dict) or (missing := _EXPECTED - answer.keys()):
+    if not isinstance(answer, dict) or (missing := set(expected) - answer.keys()):
         lacks = ", ".join(sorted(missing)) if isinstance(answer, dict) else "all of it"
         raise PeerUnavailable(f"the answer of {peer} does not fit: it lacks {lacks}")
     return answer

@@ -5,10 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
-from crowdfl.cli.doctor.machine import machine_checks
 from crowdfl.cli.output import Json, show
 from crowdfl.cli.waiting import waiting
 
@@ -23,7 +20,11 @@ def doctor(
     folder: Annotated[Path, typer.Option(help="Where state would be kept: its disk is checked.")] = Path(),
     as_json: Json = False,
 ) -> None:
-    """Check this machine, and each role whose settings are given. Exits with 1 if something fails."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from crowdfl.cli.doctor.machine import machine_checks
+
     with waiting("checking", quiet=as_json):
         found = list(machine_checks(folder))
         for path in settings or []:

@@ -18,7 +18,10 @@ _GIB = 2**30
 
 # package: what is missing without it, and how to get it
 _OPTIONAL = {
-    "torch": ("tasks with a network cannot be trained here", "pip install 'crowdfl[learning]'"),
+    "torch": (
+        "convolutions, and modules and losses in torch, cannot be trained here",
+        "pip install 'crowdfl[learning]'",
+    ),
     "fastapi": ("no service can run here", "pip install 'crowdfl[services]'"),
     "matplotlib": ("the demo's report has no plots", "pip install 'crowdfl[plots]'"),
 }

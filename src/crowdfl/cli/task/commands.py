@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,46 +20,17 @@ from crowdfl.cli.output import (
     tell_code,
     write_rows,
 )
-from crowdfl.cli.task.links import code_in_letters, write_codes, write_links
-from crowdfl.cli.task.template import task_text
-from crowdfl.cli.task.trials import Try, tell_trials, trial_lines, tried
-from crowdfl.cli.task.views import (
-    compared_words,
-    created_words,
-    fund_words,
-    listed,
-    order_words,
-    problem_lines,
-    status_words,
-    sum_words,
-    task_lines,
-)
 from crowdfl.cli.waiting import waiting
-from crowdfl.documents.links import phone_page
-from crowdfl.documents.signed import Definition
 from crowdfl.errors import PackageMissing, SettingsError
-from crowdfl.learning.models.shape import Weights
-from crowdfl.learning.training import LocalTrainer
-from crowdfl.protocols.registry import profile_named
 from crowdfl.retry import Backoff
-from crowdfl.roles.dealt import dealt_words
-from crowdfl.roles.defining import defined, explained, invitation_warning, warnings
-from crowdfl.roles.participant.event_words import short_state
-from crowdfl.roles.phones import require_for_phones
-from crowdfl.roles.requester import Campaign
-from crowdfl.roles.sp.people import CONSENT_COLUMNS
-from crowdfl.services.client.opening import (
-    RequesterFile,
-    link_of,
-    open_requester,
-    replaced_number,
-    write_invitations,
-)
 from crowdfl.settings import money_words, to_millionths
-from crowdfl.storage.model_files import FORMATS, read_initial, require_model_path, write_model
-from crowdfl.storage.settings_file import read_task
 
-app = typer.Typer(help="Requester: define, fund, invite, watch, stop, fetch.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from crowdfl.documents.signed import Definition
+    from crowdfl.learning.models.shape import Weights
+
+
+app = typer.Typer(no_args_is_help=True)
 _Settings = Annotated[Path, typer.Option("--settings", "-s", help="The requester's settings.toml.")]
 _SETTINGS = Path("requester/settings.toml")
 _STATES = ("running", "paused", "cancelled", "finished", "settled")
@@ -80,6 +51,15 @@ _Reference = Annotated[
         "`reference = true`."
     ),
 ]
+Try = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--try",
+        metavar="DATA",
+        help="Somebody's data, such as npz:FILE#USER, or everyone's, such as csv:FOLDER: training on it shows whether the "
+        "task and its `max_norm` fit. Repeatable.",
+    ),
+]
 _Folder = Annotated[Path, typer.Argument(help="Where to write one file per invitation.")]
 
 
@@ -91,6 +71,9 @@ def new(
     every: Annotated[bool, typer.Option("--all", help="Every setting, with what holds where it is left out.")] = False,
 ) -> None:
     """Print a commented task file to start from: what a person decides."""
+    from crowdfl.cli.task.template import task_text
+    from crowdfl.protocols.registry import profile_named
+
     typer.echo(task_text(profile_named(profile).name, every=every), nl=False)
 
 
@@ -105,6 +88,14 @@ def create(
     as_json: Json = False,
 ) -> None:
     """Have keys made and post the task. The same file is always the same task: safe to repeat."""
+    from crowdfl.cli.task.trials import tell_trials, tried
+    from crowdfl.cli.task.views import created_words
+    from crowdfl.roles.dealt import dealt_words
+    from crowdfl.roles.defining import defined, warnings
+    from crowdfl.services.client.opening import RequesterFile, open_requester
+    from crowdfl.storage.model_files import read_initial
+    from crowdfl.storage.settings_file import read_task
+
     own = RequesterFile.read(settings)
     tell_code(learner, loss)
     with waiting("reading the task and making the initial model", quiet=as_json):
@@ -135,13 +126,16 @@ def explain(
     as_json: Json = False,
 ) -> None:
     """Show what a task's settings lead to, before anything is made: widths, chances, what is dealt, and warnings."""
+    from crowdfl.cli.task.trials import trial_lines, tried
+    from crowdfl.roles.defining import defined, explained
+    from crowdfl.storage.model_files import read_initial
+    from crowdfl.storage.settings_file import read_task
+
     tell_code(learner, loss)
     start = None if initial_file is None else read_initial(initial_file)
     definition, initial = defined(file, read_task(file), learner, loss=loss, initial=start)
-    found, trials = (
-        explained(definition.dated(time.time())),
-        tried(try_on, definition, initial, (learner, loss), quiet=as_json),
-    )
+    found = explained(definition.dated(time.time()))
+    trials = tried(try_on, definition, initial, (learner, loss), quiet=as_json)
     lines = [f"profile        {found.profile}, {found.parameters} parameters", found.widths]
     lines += [f"dealt by KGC   {found.dealt}"] if found.dealt else []
     lines += [*found.plan, *found.texts]
@@ -153,6 +147,9 @@ def explain(
 @app.command("list")
 def list_tasks(settings: _Settings = _SETTINGS, as_json: Json = False) -> None:
     """Show every task of this requester: its state, rounds, people and money."""
+    from crowdfl.cli.task.views import listed, problem_lines, task_lines
+    from crowdfl.services.client.opening import RequesterFile, open_requester
+
     own = RequesterFile.read(settings)
     with open_requester(own, _LISTING) as requester, waiting("asking the platform", quiet=as_json):
         rows = listed(requester)
@@ -169,6 +166,9 @@ def fund(
     as_json: Json = False,
 ) -> None:
     """Announce a payment into the task's escrow. It counts once the platform's operator has confirmed it."""
+    from crowdfl.cli.task.views import fund_words
+    from crowdfl.services.client.opening import RequesterFile, open_requester
+
     millionths = to_millionths(amount)
     if not millionths:
         raise SettingsError("an amount of 0 pays for nothing: say how much you pay in")
@@ -206,6 +206,18 @@ def invite(
 
     Whoever has a file, link or code first can join with it: hand each to one person, by a way that others do not see.
     """
+    from crowdfl.cli.task.links import code_in_letters, write_codes, write_links
+    from crowdfl.documents.links import phone_page
+    from crowdfl.roles.defining import invitation_warning
+    from crowdfl.roles.phones import require_for_phones
+    from crowdfl.services.client.opening import (
+        RequesterFile,
+        link_of,
+        open_requester,
+        replaced_number,
+        write_invitations,
+    )
+
     own, page = RequesterFile.read(settings), ""
     with open_requester(own) as requester:
         if links or codes:
@@ -235,6 +247,11 @@ def watch(
     as_json: Json = False,
 ) -> None:
     """Show where the task stands; with --until, wait and show every change."""
+    from crowdfl.cli.task.views import status_words
+    from crowdfl.learning.training import LocalTrainer
+    from crowdfl.roles.requester import Campaign
+    from crowdfl.services.client.opening import RequesterFile, open_requester
+
     if until is not None and until not in _STATES:
         raise SettingsError(f"a task is never {until!r}; its states are {', '.join(_STATES)}")
 
@@ -252,6 +269,9 @@ def watch(
 def _add_order(action: str, words: str) -> None:
     @app.command(action, help=words)
     def _order(task: _Task, settings: _Settings = _SETTINGS, as_json: Json = False) -> None:
+        from crowdfl.cli.task.views import order_words
+        from crowdfl.services.client.opening import RequesterFile, open_requester
+
         with open_requester(RequesterFile.read(settings)) as requester:
             requester.order(task, action)
         show({"task": task, "order": action}, order_words(action, task), as_json=as_json)
@@ -274,6 +294,9 @@ def fetch(
     as_json: Json = False,
 ) -> None:
     """Decrypt the final model, which only this requester can, and write it to a file."""
+    from crowdfl.services.client.opening import RequesterFile, open_requester
+    from crowdfl.storage.model_files import FORMATS, require_model_path, write_model
+
     if form is not None and f".{form}" not in FORMATS:
         raise SettingsError(f"a model is written as safetensors or npz, not {form!r}")
     path = model if form is None or model.suffix == f".{form}" else model.with_name(f"{model.name}.{form}")
@@ -286,12 +309,17 @@ def fetch(
 
 
 def _state_lines(states: Mapping[int, str]) -> list[str]:
+    from crowdfl.roles.participant.event_words import short_state
+
     return [f"state after round {number}: {short_state(state)}" for number, state in states.items()]
 
 
 @app.command()
 def report(task: _Task, settings: _Settings = _SETTINGS, as_json: Json = False) -> None:
     """Show what is pending, was paid in, earned and returned, and every movement; not what a single participant was paid."""
+    from crowdfl.cli.task.views import compared_words, sum_words
+    from crowdfl.services.client.opening import RequesterFile, open_requester
+
     with open_requester(RequesterFile.read(settings)) as requester:
         found, currency = requester.report(task), requester.definition(task).settings.currency
     lines = [f"{name:10} {words:>18}" for name, words in sum_words(found, currency).items()]
@@ -314,6 +342,9 @@ def consents(
     as_json: Json = False,
 ) -> None:
     """Show who, by the name in the task, agreed to which version of its consent text, with the signed proof: CSV, or JSON."""
+    from crowdfl.roles.sp.people import CONSENT_COLUMNS
+    from crowdfl.services.client.opening import RequesterFile, open_requester
+
     with open_requester(RequesterFile.read(settings)) as requester:
         write_rows(requester.consents(task), CONSENT_COLUMNS, file, as_json=as_json)
 
@@ -353,6 +384,14 @@ def run(
     as_json: JsonLines = False,
 ) -> None:
     """Create a task, invite people, fund it once they have joined, and follow it until the money is settled."""
+    from crowdfl.cli.task.trials import tell_trials, tried
+    from crowdfl.learning.training import LocalTrainer
+    from crowdfl.roles.defining import defined
+    from crowdfl.roles.requester import Campaign
+    from crowdfl.services.client.opening import RequesterFile, open_requester, write_invitations
+    from crowdfl.storage.model_files import require_model_path, write_model
+    from crowdfl.storage.settings_file import read_task
+
     require_model_path(model)
     own = RequesterFile.read(settings)
     tell_code(learner, loss)
@@ -365,7 +404,7 @@ def run(
         own_data = LocalTrainer(reference, definition.training, learner, loss=loss)
         own_data.prepare(definition.shape)
 
-    def save(definition: Definition, arrays: Weights) -> str:
+    def save(definition: "Definition", arrays: "Weights") -> str:
         write_model(model, definition, arrays)
         return str(model)
 
@@ -391,6 +430,8 @@ class _Teller:
         typer.echo(clean(self._words(what, details)))
 
     def _words(self, what: str, details: Mapping[str, Any]) -> str:
+        from crowdfl.cli.task.views import fund_words, status_words, sum_words
+
         if what == "status":
             return status_words(details)
         if what == "report":

@@ -1,7 +1,6 @@
 """`--try DATA`: a task tried on somebody's data, as `crowdfl task` shows it."""
 
 from collections.abc import Sequence
-from typing import Annotated
 
 import typer
 
@@ -12,16 +11,6 @@ from crowdfl.learning.datasets.sources import each_person
 from crowdfl.learning.models.shape import Weights
 from crowdfl.learning.recipe import Recipe
 from crowdfl.roles.recipe_check import NOT_TRIED, RecipeTrial, norm_advice, try_recipe
-
-Try = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--try",
-        metavar="DATA",
-        help="Somebody's data, such as npz:FILE#USER, or everyone's, such as csv:FOLDER: training on it shows whether the "
-        "task and its `max_norm` fit. Repeatable.",
-    ),
-]
 
 
 def tried(

@@ -109,6 +109,12 @@ class RunningSum:
             raise LengthMismatch(f"{len(data)} bytes where {len(self._total) * self._ring.bytes} are expected")
         self._ring.accumulate(np.add, self._total, data)
 
+    def add_row(self, row: Words) -> None:
+        """An upload as elements."""
+        if row.shape != self._total.shape:
+            raise LengthMismatch(f"an upload of shape {row.shape} where {len(self._total)} elements are expected")
+        self._total += row
+
     def merge(self, other: "RunningSum") -> None:
         self._total += other._total
 

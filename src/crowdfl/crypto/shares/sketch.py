@@ -4,6 +4,7 @@ Each row puts every coordinate, independently of all others, into one bucket wit
 signed sum of the coordinates in it. It is linear, so each server sketches its own shares.
 """
 
+from collections.abc import Sequence
 from decimal import Context, Decimal, localcontext
 from functools import lru_cache
 from itertools import count
@@ -43,10 +44,10 @@ class Sketch:
             if self.load <= bound:
                 return
 
-    def lanes(self, block: Words) -> Words:
-        """The sketches of the rows of a block [participants, parameters]: [participants, rows * buckets], modulo 2^64."""
-        if block.ndim != 2 or block.shape[1] != self.parameters:
-            raise LengthMismatch(f"a block of shape {block.shape} where {self.parameters} columns are expected")
+    def lanes(self, block: Words | Sequence[Words]) -> Words:
+        """The sketches of a few participants' vectors: [participants, rows * buckets], modulo 2^64."""
+        if wrong := [vector.shape for vector in block if vector.shape != (self.parameters,)]:
+            raise LengthMismatch(f"a vector of shape {wrong[0]} where {self.parameters} numbers are expected")
         sums = np.zeros((len(block), self.rows, 2 * self.buckets), dtype=np.uint64)
         for row, places in enumerate(self._places):
             for start in range(0, len(places), _PIECE):

@@ -119,7 +119,10 @@ class OwnLearner:
     `inputs` is the shape of one sample. `outputs` counts labels, or values."""
 
     def __init__(self, name: str, learner: Any, inputs: Sequence[int], outputs: int, *, values: bool) -> None:  # noqa: ANN401
-        self._name, self._learner, self._outputs, self._values = name, learner, outputs, values
+        self._name = name
+        self._learner = learner
+        self._outputs = outputs
+        self._values = values
         missing = [one for one in _NEEDED if not callable(getattr(learner, one, None))]
         if missing:
             needed = ", ".join(f"{one}()" for one in missing)

@@ -1,6 +1,7 @@
 """Softmax regression: a learner in plain NumPy."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -46,10 +47,14 @@ class SoftmaxLearner:
         return len(labels)
 
     def predict(self, inputs: Inputs) -> npt.NDArray[np.float64]:
-        scores = inputs @ self._matrix + self._bias
-        powers = np.exp(scores - scores.max(axis=1, keepdims=True))  # the shift cancels and keeps exp finite
-        return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+        return probabilities(inputs @ self._matrix + self._bias)
 
     def evaluate(self, inputs: Inputs, labels: Labels) -> ModelScores:
         check_pairs(inputs, labels, len(self._matrix))
         return score(self.predict(inputs), labels)
+
+
+def probabilities(scores: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Of each label, from its scores in rows."""
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))  # the shift cancels and keeps exp finite
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))

@@ -1,10 +1,9 @@
-"""Networks in torch: written as lines of text, as in a task file, or a user's own `torch.nn.Module`.
+"""Networks in torch: convolutions, and a user's own `torch.nn.Module` or loss. Other networks need no torch (`network.py`).
 
 torch is imported when a network is built: it takes seconds. A task may name the module that it is about, but code is never
 sent: every participant installs it and names it again.
 """
 
-import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,9 @@ import numpy.typing as npt
 
 from crowdfl.errors import LearningUnavailable, OwnCodeError, SettingsError
 from crowdfl.learning.features import Inputs
+from crowdfl.learning.models.layers import stack_of
 from crowdfl.learning.models.learner import AnyScores, Training, batches, check_pairs, scored
+from crowdfl.learning.models.network import KEEP, KEEP_SQUARES, SMALL
 from crowdfl.learning.models.own_code import guarded, load_code
 from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.settings import LOSSES
@@ -25,26 +26,8 @@ if TYPE_CHECKING:
 Loss = Callable[["torch.Tensor", "torch.Tensor"], "torch.Tensor"]
 """Of outputs (n, labels) and targets: labels (n,) as int64, or values (n, values) as float32. One number, for backward."""
 
-_KEEP, _KEEP_SQUARES, _SMALL = 0.9, 0.999, 1e-8  # of Adam
 _ROWS = 4  # that an own loss is tried on
-_LARGEST = 10**8
 _RAW = ': with features = "windows", the shape is (window, channels)'  # what a network of one's own may have meant
-_WRITTEN = "`linear N`, `conv N K`, `pool K`, `relu` or `tanh`"
-
-
-def with_last(layers: Sequence[int | str], outputs: int) -> list[str]:
-    """A task's `layers` in words, a width with ReLU behind it, and the last one: `["linear 32", "relu", "linear 7"]`."""
-    words = [word for layer in layers for word in ((layer,) if isinstance(layer, str) else (f"linear {layer}", "relu"))]
-    if words and words[-1].startswith("linear"):
-        raise SettingsError(
-            f"the last of `layers` is {words[-1]!r:.60}; the one with an output per label follows by itself: leave it out"
-        )
-    return [*words, f"linear {outputs}"]
-
-
-def convolutional(labels: int) -> list[str]:
-    """Two short convolutions over time and one linear layer: 6,502 parameters for 90 samples of 3 channels and 6 labels."""
-    return with_last(["conv 16 5", "relu", "pool 2", "conv 32 5", "relu", "pool 2"], labels)
 
 
 def is_torch_module(found: type) -> bool:
@@ -63,45 +46,27 @@ def _need_torch() -> None:
 
 def build(inputs: int, layers: Sequence[str], seed: int, channels: int | None = None) -> "torch.nn.Sequential":
     """The layers for rows of `inputs` numbers; with channels, for (channels, inputs / channels), as convolutions need."""
+    stack = stack_of(inputs, layers, channels)
     _need_torch()
     import torch
 
-    if not layers or not layers[-1].startswith("linear"):
-        raise SettingsError("the last layer must be linear, with one output per label")
-    if channels is not None and (channels < 1 or inputs % channels):
-        raise SettingsError(f"{inputs} inputs cannot be laid out in {channels} channels: use the features `flat`")
-    # Before the first linear layer `width` counts channels and `length` samples; after it `width` counts all values.
-    width, length = (inputs, None) if channels is None else (channels, inputs // channels)
     modules: list[torch.nn.Module] = []
     with torch.random.fork_rng(devices=[]):  # leaves the caller's random state unchanged
         torch.manual_seed(seed)
-        for layer in layers:
-            words = _words(layer)
-            if width * (length or 1) * math.prod(word for word in words if isinstance(word, int)) > _LARGEST:
-                raise SettingsError(f"{layer!r:.60} takes over {_LARGEST:,} steps per window: too many for a phone")
-            match words:
-                case ["linear", int(size)]:
-                    if length is not None:
-                        modules.append(torch.nn.Flatten())
-                        width = width * length
-                        length = None
-                    modules.append(torch.nn.Linear(width, size))
-                    width = size
-                case ["conv", int(size), int(reach)] if length is not None and reach <= length:
-                    modules.append(torch.nn.Conv1d(width, size, reach))
-                    width = size
-                    length = length - reach + 1
-                case ["pool", int(reach)] if length is not None and reach <= length:
-                    modules.append(torch.nn.MaxPool1d(reach))
-                    length //= reach
-                case ["relu"]:
+        for layer in stack:
+            match layer.kind:
+                case "linear":
+                    modules.append(torch.nn.Linear(layer.width, layer.size))
+                case "conv":
+                    modules.append(torch.nn.Conv1d(layer.width, layer.size, layer.reach))
+                case "pool":
+                    modules.append(torch.nn.MaxPool1d(layer.reach))
+                case "flatten":
+                    modules.append(torch.nn.Flatten())
+                case "relu":
                     modules.append(torch.nn.ReLU())
-                case ["tanh"]:
+                case "tanh":
                     modules.append(torch.nn.Tanh())
-                case ["conv", int(), int()] | ["pool", int()]:
-                    raise SettingsError(f"{layer!r} does not fit here: {length or 'no'} samples are left")
-                case _:
-                    raise SettingsError(f"{layer!r:.60} is not a layer: use {_WRITTEN}")
     return torch.nn.Sequential(*modules)
 
 
@@ -128,10 +93,6 @@ def own_module(name: str, inputs: int | tuple[int, ...], labels: int, seed: int)
     if (shape := tuple(getattr(scores, "shape", ()))) != (2, labels):
         raise SettingsError(f"{name} returns {shape} for two rows; expected (2, {labels})")
     return network
-
-
-def _words(layer: str) -> list[str | int]:
-    return [int(word) if word.isdecimal() and len(word) < 10 and int(word) > 0 else word for word in layer.split()]
 
 
 def built_in(name: str | None, *, values: bool) -> Loss:
@@ -292,8 +253,8 @@ class Adam:
         import torch
 
         self._steps += 1
-        pace = self._rate / (1 - _KEEP**self._steps)
-        spread = (1 - _KEEP_SQUARES**self._steps) ** 0.5
+        pace = self._rate / (1 - KEEP**self._steps)
+        spread = (1 - KEEP_SQUARES**self._steps) ** 0.5
         with torch.no_grad():
             for parameter, start in zip(self._parameters, self._start, strict=False):  # without FedProx, none
                 if parameter.grad is not None:
@@ -301,6 +262,6 @@ class Adam:
             for parameter, mean, square in zip(self._parameters, self._means, self._squares, strict=True):
                 if parameter.grad is None:
                     continue
-                mean.lerp_(parameter.grad, 1 - _KEEP)
-                square.mul_(_KEEP_SQUARES).addcmul_(parameter.grad, parameter.grad, value=1 - _KEEP_SQUARES)
-                parameter.addcdiv_(mean, (square.sqrt() / spread).add_(_SMALL), value=-pace)
+                mean.lerp_(parameter.grad, 1 - KEEP)
+                square.mul_(KEEP_SQUARES).addcmul_(parameter.grad, parameter.grad, value=1 - KEEP_SQUARES)
+                parameter.addcdiv_(mean, (square.sqrt() / spread).add_(SMALL), value=-pace)

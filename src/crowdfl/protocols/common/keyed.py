@@ -87,7 +87,10 @@ class BaseSp(KeyedSide):
     answers: Mapping[type[Message], type[Message]] = {}  # what CSP answers to each request
 
     def __init__(self, party: KeyedParty, task: KeyedTask, length: int, summed: int) -> None:
-        self.party, self.task, self._length, self._summed = party, task, length, summed
+        self.party = party
+        self.task = task
+        self._length = length
+        self._summed = summed
         self.open_round(1)
 
     def open_round(self, round_number: int) -> None:

@@ -126,7 +126,10 @@ class PaidParticipant:
     """A phone: opens its rewards and claims them."""
 
     def __init__(self, party: Party, spec: TaskSpec, keys: ParticipantKeys, csp_key: bytes) -> None:
-        self._send, self.who, self.signing, self.reader = party.send, keys.who, keys.signing, keys.reader
+        self._send = party.send
+        self.who = keys.who
+        self.signing = keys.signing
+        self.reader = keys.reader
         self._spec, self._csp_key = spec, csp_key
         self._envelopes: dict[int, RewardEnvelope] = {}
         self._amounts: dict[int, int] = {}

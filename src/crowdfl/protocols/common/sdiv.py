@@ -207,7 +207,10 @@ class HardenedSdivSp:
     """SP's side: divisors y, one each or one for all; a divisor is masked once, whatever it divides."""
 
     def __init__(self, party: KeyedParty, widths: SdivWidths, round_number: int, purpose: str) -> None:
-        self.party, self.widths, self.round_number, self.purpose = party, widths, round_number, purpose
+        self.party = party
+        self.widths = widths
+        self.round_number = round_number
+        self.purpose = purpose
 
     def run(self, x: CipherVector, y: CipherVector, coins: Coins) -> Computation:
         """[[x / y]]: guard, then divide, then take alpha >> g off."""

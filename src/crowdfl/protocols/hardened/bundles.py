@@ -53,7 +53,9 @@ def deal(prime_bits: int, *, insecure_test_key: bool) -> Dealing:
     keys = pctd.keygen(prime_bits, insecure_test_key=insecure_test_key)
     sc, c = keys.private.split()
     seed = secret_bytes(SEED_BYTES)
-    participants, requester, signing = AudienceKey.fresh(), AudienceKey.fresh(), SigningKey.fresh()
+    participants = AudienceKey.fresh()
+    requester = AudienceKey.fresh()
+    signing = SigningKey.fresh()
     common = (int(keys.public.n), int(keys.public.h_s), seed)
     return Dealing(
         fingerprint=keys.public.fingerprint,

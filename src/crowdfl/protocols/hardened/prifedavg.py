@@ -117,7 +117,10 @@ class HiddenAverageSp:
     """SP's side of a hidden total: yields requests, returns the dithered [[X * Q]]."""
 
     def __init__(self, party: KeyedParty, budget: WidthBudget, packing: Packing, round_number: int) -> None:
-        self.party, self.budget, self.packing, self.round_number = party, budget, packing, round_number
+        self.party = party
+        self.budget = budget
+        self.packing = packing
+        self.round_number = round_number
 
     def run(self, sums: CipherVector, total: CipherVector, seed: bytes) -> Generator[bytes, Reply, CipherVector]:
         """Once per sum: `seed` is bound to `sums` by the caller."""

@@ -210,7 +210,10 @@ class RewardSp:
     """SP's side: a generator that yields requests for CSP and is sent the replies. Same seed, same bytes."""
 
     def __init__(self, party: KeyedParty, widths: RewardWidths, packing: Packing, round_number: int) -> None:
-        self.party, self.widths, self.packing, self.round_number = party, widths, packing, round_number
+        self.party = party
+        self.widths = widths
+        self.packing = packing
+        self.round_number = round_number
         self.budget = widths.budget
 
     def run(

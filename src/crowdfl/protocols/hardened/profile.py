@@ -146,7 +146,10 @@ class _Reader(KeyedSide):
     """Whoever may read averages: unseals and subtracts, computes no power. None counts without CSP's record of whose it is."""
 
     def __init__(self, party: KeyedParty, shape: Shape, audience: AudienceKey, csp_key: bytes) -> None:
-        self.party, self._shape, self.audience, self.record_key = party, shape, audience, csp_key
+        self.party = party
+        self._shape = shape
+        self.audience = audience
+        self.record_key = csp_key
 
     def read(self, publication: bytes, round_number: int) -> Average:
         codec, task = self._shape.codec, self._shape.task

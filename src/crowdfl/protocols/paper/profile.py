@@ -446,7 +446,10 @@ class PaperCsp(KeyedSide):
     """The computation server of the paper: answers by the kind of the request."""
 
     def __init__(self, party: KeyedParty, task: KeyedTask, signing: SigningKey) -> None:
-        self.party, self.task, self.signing, self.roster = party, task, signing, Roster()
+        self.party = party
+        self.task = task
+        self.signing = signing
+        self.roster = Roster()
         count = steps.most_numbers(task)
         self._answers = {
             SdivRequest.kind: PaperSdivCsp(party, decimals=task.settings.decimals, max_count=count).answer,

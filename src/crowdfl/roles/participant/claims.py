@@ -102,7 +102,9 @@ class Claiming:
                 raise NotReady("there is nothing to claim yet: come back when a round is rewarded")
             missing = self._missing(status)
             if self._may_be_shown(missing, status):
-                raise NotReady(f"the platform does not show the reward of round {_listed(missing)}: come back later")
+                raise NotReady(
+                    f"the platform does not show the reward of round {', '.join(map(str, missing))}: come back later"
+                )
             return 0
         if status["state"] == "settled":
             self._require_booked(contents)
@@ -186,7 +188,8 @@ class Claiming:
         """A day long, but not past half of the time to claim; where the platform merely fails, until a quarter is left."""
         if status["state"] == "settled" or not missing:
             return False
-        left, window = self.person.claims_until(status) - self.person.now(), self.person.definition.claim_window
+        left = self.person.claims_until(status) - self.person.now()
+        window = self.person.definition.claim_window
         fails = any(self.person.unread.get(number) for number in missing)  # and may be back at any moment
         return left > (window / 4 if fails else max(window / 2, window - _LONGEST_WAIT))
 
@@ -211,10 +214,8 @@ class Claiming:
     def _missing(self, status: Mapping[str, Any]) -> list[int]:
         known = {entry["number"] for entry in status["rounds"] if entry["state"] == "aborted"} | set(self._opened())
         every = range(1, self.person.definition.settings.rounds + 1)  # whatever the platform lists
-        return [number for number in every if number not in known and self._is_owed(number)]
-
-    def _is_owed(self, number: int) -> bool:
-        return self.person.has_earned(number) and not self.blobs.has(f"rounds/{number}/no-reward")
+        earned = [number for number in every if number not in known and self.person.has_earned(number)]
+        return [number for number in earned if not self.blobs.has(f"rounds/{number}/no-reward")]
 
     def _opened(self) -> list[int]:
         """Those with a reward that the servers computed."""
@@ -293,10 +294,6 @@ class Claiming:
 
     def _kept(self, name: str) -> dict[str, Any]:
         return dict(json.loads(self.blobs.get(name))) if self.blobs.has(name) else {}
-
-
-def _listed(rounds: Sequence[int]) -> str:
-    return ", ".join(map(str, rounds))
 
 
 def _is_under_way(status: Mapping[str, Any]) -> bool:

@@ -11,7 +11,8 @@ from crowdfl.text import printable_lines
 
 def event_words(what: str, details: Mapping[str, Any]) -> str:
     """An event of a participant; what another party said in it steers no terminal."""
-    return printable_lines(_SAID[what](details) if what in _SAID else _plain(what, details))
+    plain = ", ".join(f"{name} {value}" for name, value in details.items())
+    return printable_lines(_SAID[what](details) if what in _SAID else f"{what}: {plain}")
 
 
 def short_state(digest: str) -> str:
@@ -21,10 +22,6 @@ def short_state(digest: str) -> str:
 
 def _rounds_words(numbers: Sequence[int]) -> str:
     return f"your upload of round {', '.join(map(str, numbers))}" if numbers else "no upload"
-
-
-def _plain(what: str, details: Mapping[str, Any]) -> str:
-    return f"{what}: " + ", ".join(f"{name} {value}" for name, value in details.items())
 
 
 def _scores(event: Mapping[str, Any]) -> str:

@@ -82,9 +82,8 @@ from crowdfl.roles.participant.enrolment import EnrollingKgc, enrol, takes_a_pla
 from crowdfl.roles.participant.evidence import CspWord, Evidence, SpWord, contradicts, holds_receipt, signed_of
 from crowdfl.roles.ports import Blobs, Stock, replace_blob
 from crowdfl.roles.records import NOT_OPEN, PaidClaim, RoundState, last_claims, taking_uploads
-from crowdfl.settings import DELTA
+from crowdfl.settings import DELTA, LEAST_PARTICIPANTS
 
-LEAST_PARTICIPANTS = 5
 INVITATION, LEAST = "invitation", "least-participants"  # what a home folder keeps of joining
 CHARGED = "charged.json"  # what it keeps of differential privacy
 CONSENT_COPY = "consent.json"
@@ -161,7 +160,9 @@ class Participant:
 
     def claims_until(self, status: Mapping[str, Any]) -> int:
         """The last moment of claims, in seconds since 1970: by the definition, or a later one by CSP's word, which is kept."""
-        shown, kept, side = status.get("claims_extended"), "claims-extended", self.side
+        shown = status.get("claims_extended")
+        kept = "claims-extended"
+        side = self.side
         if isinstance(shown, str) and not self.blobs.has(kept):
             with contextlib.suppress(CrowdFLError):  # another's word changes nothing
                 ClaimsExtension.open_of(shown, self.definition, side.csp_key)

@@ -90,7 +90,10 @@ class Claims:
 
     def _attested(self, request: bytes, claim: Claim, sp: ChecksClaims) -> bytes:
         """A CSP that was set back is told of the claimant again, and shown its own signed records, which SP has kept."""
-        csp, longest, task, who = self._ports.csp, len(request) + _ROOM, claim.task, claim.participant
+        csp = self._ports.csp
+        longest = len(request) + _ROOM
+        task = claim.task
+        who = claim.participant
         try:
             return csp.answer(task, sp.claim_request(request, lambda: self._served(claim)), longest)
         except (WrongAmount, OlderDestination):
@@ -123,7 +126,10 @@ class Claims:
 
     def _booked(self, claim: Claim) -> PaidClaim | None:
         """What this claim comes to, if there is nothing new in it; CSP need not be asked."""
-        ledger, store, task, who = self._core.ledger(claim.task), self._ports.store, claim.task, claim.participant
+        ledger = self._core.ledger(claim.task)
+        store = self._ports.store
+        task = claim.task
+        who = claim.participant
         payee, paid = store.payee(task, who), ledger.paid().get(who, {})
         settled = ledger.paid_unused().get(who, {}).keys() | {one.number for one in store.disputes(task, who)}
         is_said = bool(payee.statement) and payee.named == claim.destination
@@ -150,7 +156,9 @@ class Claims:
 
         What is owed to whoever was counted after all, and what the books do not owe, is held for the operator.
         """
-        task, store, ledger = stored.task, self._ports.store, self._core.ledger(stored.task)
+        task = stored.task
+        store = self._ports.store
+        ledger = self._core.ledger(stored.task)
         is_decided = number in ledger.paid_unused().get(who, {}) or store.dispute(task, who, number) is not None
         round_ = next((one for one in store.rounds(task) if one.number == number), None)
         is_over = round_.is_over if round_ is not None else stored.state in ENDED
@@ -228,7 +236,9 @@ def resolve_dispute(ports: LedgerPorts, task: str, who: str, number: int, how: s
             return
         if known.state is not DisputeState.OPEN:
             raise Conflict(f"this dispute was decided before, as {known.state}, and that is final")
-        stored, ledger, now = store.task(task), Ledger(store.movements(task)), ports.clock.now()
+        stored = store.task(task)
+        ledger = Ledger(store.movements(task))
+        now = ports.clock.now()
         held = ledger.balance(disputed_account(who, number))
         if state is DisputeState.PAID:
             if not held:

@@ -109,7 +109,8 @@ class RoundSteps:
         """Whether an average is held for uploads that may still come; of a task that has ended none may."""
         if last.state is not RoundState.HELD or self._ports.store.task(task).state in ENDED:
             return False
-        definition, (uploaded, missing) = self._core.definition(task), self._ports.store.turnout(task, last.number)
+        definition = self._core.definition(task)
+        uploaded, missing = self._ports.store.turnout(task, last.number)
         about = definition.settings, self._core.now(), uploaded, uploaded + missing, definition.plan
         return not last.is_gathered(*about)
 

@@ -22,7 +22,10 @@ class Settlement:
     def __init__(
         self, core: SpCore, aggregators: RoundAggregators, steps: RoundSteps, closing: Closing, extension: Extension
     ) -> None:
-        self._core, self._ports, self._aggregators, self._steps = core, core.ports, aggregators, steps
+        self._core = core
+        self._ports = core.ports
+        self._aggregators = aggregators
+        self._steps = steps
         self._closing, self._extension = closing, extension
         self._owed: dict[str, tuple[int, bool]] = {}  # by task, after so many movements
 
@@ -70,7 +73,9 @@ class Settlement:
 
         Once CSP attests no claim any more, or nobody is owed anything, uploads are scrubbed and what is left returns.
         """
-        store, now, ledger = self._ports.store, self._core.now(), self._core.ledger(task)
+        store = self._ports.store
+        now = self._core.now()
+        ledger = self._core.ledger(task)
         if stored.ended_at is None:
             store.change_task(task, ended_at=now)
             return True

@@ -163,7 +163,8 @@ class RoundAggregators:
 
     def _add_rest(self, task: str, number: int) -> _Aggregator:
         uploads = self._core.ports.store.uploads(task, number)
-        aggregator, known = self._aggregator(task, number), {upload.who: upload.digest for upload in uploads}
+        aggregator = self._aggregator(task, number)
+        known = {upload.who: upload.digest for upload in uploads}
         if not aggregator.added.items() <= known.items():  # another process has dropped what this one has added up
             self.forget(task, number)
             aggregator = self._aggregator(task, number)

@@ -14,12 +14,14 @@ from typing import Any, ClassVar, TypeVar
 
 from structlog.types import FilteringBoundLogger
 
-from crowdfl.errors import Cancelled, CrowdFLError, PaymentFailed, PaymentUnknown, ServiceUnavailable
+from crowdfl.errors import Cancelled, CrowdFLError, PaymentFailed, PaymentUnknown, ServiceUnavailable, StorageFull
 from crowdfl.retry import Attempts, Backoff, no_jitter
-from crowdfl.roles.records import StoredPayment
+from crowdfl.roles.ports import SpStore
+from crowdfl.roles.records import StoredPayment, Trouble
 from crowdfl.roles.sp.core import Failures, Steps, done
 from crowdfl.services.http import logs
 from crowdfl.services.http.app_factory import Background
+from crowdfl.services.http.problems import is_full
 
 
 @dataclass
@@ -141,12 +143,18 @@ class StepThreads(Steps, Background):
 
 @dataclass
 class FailureBackoff(Failures):
-    """Lets a task whose steps fail rest, longer each time, while the others go on."""
+    """Lets a task whose steps fail rest, longer each time, while the others go on. What fails is noted for `sp task why`."""
 
     log: FilteringBoundLogger
     interval: float = 1.0
+    store: SpStore | None = None
     clock: Callable[[], float] = time.monotonic
     _attempts: dict[str, Attempts] = field(default_factory=dict, repr=False)
+    _noted: set[tuple[str, str]] = field(default_factory=set, repr=False)  # by this process, or before it
+
+    def __post_init__(self) -> None:
+        if self.store is not None:
+            self._noted = {(one.task, one.work) for one in self.store.troubles()}
 
     def is_backing_off(self, task: str) -> bool:
         return task in self._attempts and self._attempts[task].is_resting
@@ -159,9 +167,26 @@ class FailureBackoff(Failures):
         name, _, work = task.partition(" ")  # a task's own steps, or a chore beside them
         fields = {"task": name, "failures": attempts.failures, "rests": rests} | ({"work": work} if work else {})
         log_failure(self.log, "a task's step failed", failure, **fields)
+        self._note(name, work, failure)
 
     def record_success(self, task: str) -> None:
         self._attempts.pop(task, None)
+        name, _, work = task.partition(" ")
+        if self.store is not None and (name, work) in self._noted:
+            with contextlib.suppress(CrowdFLError, OSError):  # it is tried again with the next success
+                self.store.forget_trouble(name, work)
+                self._noted.discard((name, work))
+
+    def _note(self, task: str, work: str, failure: Exception) -> None:
+        """Where the store itself is what fails, the log alone has it."""
+        if self.store is None:
+            return
+        now = time.time()
+        said = logs.described(failure)
+        error = StorageFull.__name__ if is_full(failure) else said["error"]
+        with contextlib.suppress(CrowdFLError, OSError):
+            self.store.note_trouble(Trouble(task, work, now, now, 1, error, said.get("reason", "")))
+            self._noted.add((task, work))
 
     def count(self) -> int:
         return len(self._attempts)

@@ -24,14 +24,13 @@ from crowdfl.roles.participant.participant import (
     CHARGED,
     INVITATION,
     LEAST,
-    LEAST_PARTICIPANTS,
     Participant,
     least_words,
 )
 from crowdfl.roles.requester import Requester, own_key
 from crowdfl.services.client.peers import KgcClient, SpClient
 from crowdfl.services.client.transport import Link, Service, SystemClock
-from crowdfl.settings import ParticipantSettings, RequesterSettings
+from crowdfl.settings import LEAST_PARTICIPANTS, ParticipantSettings, RequesterSettings
 from crowdfl.storage.atomic import alone_in, read_secret, sync_directory, write_private
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.known_names import KnownNames
@@ -165,7 +164,10 @@ class OwnInvitation(str):
     @classmethod
     def of(cls, path: str, initial: Any, personalize: Sequence[str], ended: threading.Event) -> Self:  # noqa: ANN401
         made = cls(path)
-        made.initial, made.personalize, made.ended, made.people = initial, personalize, ended, []
+        made.initial = initial
+        made.personalize = personalize
+        made.ended = ended
+        made.people = []
         return made
 
 

@@ -39,9 +39,7 @@ from crowdfl.errors import (
     NotReady,
     StoreUnavailable,
 )
-from crowdfl.protocols.hardened.bundles import CspBundle, SpBundle
 from crowdfl.protocols.messages import Limits, Message
-from crowdfl.protocols.paper.profile import PaperBundle
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle, SharesSpBundle
 from crowdfl.roles.dealt import is_dealt_file
 from crowdfl.roles.sp.uploads import read_upload
@@ -118,6 +116,9 @@ class KeyFolder:
 
 
 def _shares_of(data: bytes, path: Path) -> list[mpz]:
+    from crowdfl.protocols.hardened.bundles import CspBundle, SpBundle  # late: a server loads its tasks' profiles alone
+    from crowdfl.protocols.paper.profile import PaperBundle
+
     try:
         kind = Message.kind_of(data)
         if kind in _WITHOUT_SHARE:

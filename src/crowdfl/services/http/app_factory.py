@@ -32,7 +32,7 @@ from crowdfl.errors import UnknownTask
 from crowdfl.services import tracing
 from crowdfl.services.client.breaker import Breaker
 from crowdfl.services.http import logs, problems
-from crowdfl.services.http.auth import ROLES, SCHEMES, CertifiedToken, Pins, Security, TokenEntry, Tokens
+from crowdfl.services.http.auth import SCHEMES, CertifiedToken, Pins, Security, TokenEntry, Tokens
 from crowdfl.services.http.problems import respond
 from crowdfl.services.http.wire import (
     DIGEST_HEADER,
@@ -42,6 +42,7 @@ from crowdfl.services.http.wire import (
     accepted_id,
     require_protocol,
 )
+from crowdfl.settings import TOKEN_ROLES
 from crowdfl.text import printable
 from crowdfl.version import __version__
 
@@ -319,7 +320,9 @@ def make_app(
         return {"status": "ready"}
 
     @app.get("/v1/whoami")
-    def whoami(caller: Annotated[TokenEntry, Depends(CertifiedToken(tokens.require(*ROLES), pins))]) -> dict[str, Any]:
+    def whoami(
+        caller: Annotated[TokenEntry, Depends(CertifiedToken(tokens.require(*TOKEN_ROLES), pins))],
+    ) -> dict[str, Any]:
         """Whose credential this is, and until when it is good: for its holder to try it."""
         return {"name": caller.name, "role": caller.role, "expires": caller.expires}
 

@@ -29,16 +29,19 @@ from crowdfl.errors import (
 )
 from crowdfl.services.http.connections import PEER_KEY
 from crowdfl.services.http.wire import new_token, token_digest
+from crowdfl.settings import TOKEN_ROLES
 from crowdfl.storage.atomic import require_owner_only, write_private
 
 # The bank says which deposits came in, a monitor reads /metrics, and nothing else; an operator's opens SP's console too.
-ROLES = ("requester", "sp", "csp", "operator", "bank", "monitor")
 PARTICIPANT, REQUESTER_SIGNATURE = "participant signature", "requester signature"
 CERTIFICATE = "role certificate"
 Security = tuple[Mapping[str, Sequence[str]], ...]
 """What opens a route, in OpenAPI's form: any one entry, with everything that it names."""
 SCHEMES: dict[str, dict[str, str]] = {
-    **{f"{role} token": {"type": "http", "scheme": "bearer", "description": f"A token for {role}."} for role in ROLES},
+    **{
+        f"{role} token": {"type": "http", "scheme": "bearer", "description": f"A token for {role}."}
+        for role in TOKEN_ROLES
+    },
     PARTICIPANT: {
         "type": "apiKey",
         "in": "header",
@@ -234,8 +237,8 @@ def _take(entries: list[TokenEntry], name: str) -> TokenEntry:
 
 
 def _require_named(name: str, role: str) -> None:
-    if role not in ROLES:
-        raise SettingsError(f"a token's role is {', '.join(ROLES)}, not {role!r}")
+    if role not in TOKEN_ROLES:
+        raise SettingsError(f"a token's role is {', '.join(TOKEN_ROLES)}, not {role!r}")
     if not name or len(name) > 100 or not name.isprintable():
         raise SettingsError("a token needs a name of 1 to 100 printable characters")
 

@@ -99,9 +99,14 @@ class Problem:
         return body | dict(self.more)
 
 
+def is_full(error: BaseException) -> bool:
+    """Whether a disk has no room, or no more for this user."""
+    return isinstance(error, OSError) and error.errno in _FULL
+
+
 def problem_for(error: BaseException) -> Problem:
     """The problem of any error; an unexpected one, or a fault of our own, is told without its message."""
-    if isinstance(error, OSError) and error.errno in _FULL:
+    if is_full(error):
         error = StorageFull(_NO_ROOM)
     if isinstance(error, OSError) and error.errno in _TOO_MANY_OPEN:
         error = ServiceUnavailable(_BUSY)

@@ -136,7 +136,7 @@ def faults(values: Values) -> dict[str, str]:
     found: dict[str, str] = {}
     for section, model in SECTIONS.items():
         try:
-            model(**_given(section, values) | _no_sections(section))
+            model(**_given(section, values) | ({"training": {}} if section == "task" else {}))
         except SettingsError as wrong:
             named = wrong.faults or {name.partition(".")[2]: str(wrong) for name in _named(str(wrong), section)[:1]}
             found |= {f"{section}.{name}": words for name, words in (named or {"": str(wrong)}).items()}
@@ -165,7 +165,8 @@ def _acting(values: Values) -> Values:
 def idle_fields(values: Values) -> list[str] | None:
     """The fields that would do nothing in this task; None where its settings do not stand."""
     try:
-        task, training = TaskSettings(**_given("settings", values)), TrainingSettings(**_given("training", values))
+        task = TaskSettings(**_given("settings", values))
+        training = TrainingSettings(**_given("training", values))
     except SettingsError:  # which is said of the settings themselves
         return None
     found = [f"settings.{name}" for name in _settable(TaskSettings) if name in idle_settings(task)]
@@ -189,10 +190,6 @@ def _translated(typed: Mapping[str, Any]) -> dict[str, Any]:
     pairs = [line.partition("=") for line in str(typed.get("words", "")).splitlines() if line.strip()]
     given = {name: value for name, value in typed.items() if name != "words" and str(value).strip()}
     return given | {"words": {label.strip(): word.strip() for label, _, word in pairs}}
-
-
-def _no_sections(section: str) -> dict[str, Any]:
-    return {"training": {}} if section == "task" else {}
 
 
 def _given(section: str, values: Values) -> dict[str, Any]:

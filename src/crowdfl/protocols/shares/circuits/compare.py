@@ -30,11 +30,25 @@ _MADE_TOGETHER = 512
 
 @dataclass(frozen=True)
 class ComparisonKeys:
-    """Of f(t) = [t < a dealt number], one for each number: this server's seeds, and the corrections that both have."""
+    """Of f(t) = [t < a dealt number], one for each number: this server's seeds, and the corrections that both have.
+
+    `numbers` are those at KGC, who knows them; a server has its shares there.
+    """
 
     bits: int
     seeds: bytes = field(repr=False)
     corrections: Long = field(repr=False)
+    numbers: Sequence[int] = field(default=(), repr=False)
+
+    def evaluate(self, index: int, places: Sequence[int], points: Sequence[int]) -> Bytes:
+        """A server's share of f at each point, by the keys at these places."""
+        first = min(places)
+        last = max(places) + 1
+        each = dcf.corrections_bytes(1, self.bits)
+        own = slice(first * dcf.SEED_BYTES, last * dcf.SEED_BYTES)
+        corrections = self.corrections[first * each : last * each]
+        instances = np.array(places, dtype=np.int64) - first
+        return dcf.evaluate(index, self.seeds[own], corrections, instances, points, self.bits)
 
 
 @dataclass(frozen=True)
@@ -93,8 +107,8 @@ def _keys(cards: Cards, bits: int, kinds: Sequence[tuple[Sequence[int], bytes, b
             yield dcf.generate(numbers[part], bits, sp[own], csp[own])
 
     return [
-        ComparisonKeys(bits, sp or csp, cards.public(count * each, partial(made, kind)))
-        for kind, (_, sp, csp) in enumerate(kinds)
+        ComparisonKeys(bits, sp or csp, cards.public(count * each, partial(made, kind)), numbers)
+        for kind, (numbers, sp, csp) in enumerate(kinds)
     ]
 
 
@@ -122,17 +136,11 @@ def gated_less_than(
 def _evaluated(side: Side, keys: ComparisonKeys, places: Sequence[int], opened: Sequence[int], bound: int) -> Bytes:
     """A few at a time: all of a thousand would take a multiple of the memory of their keys."""
     found = np.empty(len(opened), dtype=np.uint8)
-    each = dcf.corrections_bytes(1, keys.bits)
     for start in range(0, len(opened), _TOGETHER):
         part = slice(start, start + _TOGETHER)
         here, shown = places[part], opened[part]
         points = [*shown, *((c - bound) % (1 << keys.bits) for c in shown)]
-        first = min(here)
-        last = max(here) + 1
-        own = slice(first * dcf.SEED_BYTES, last * dcf.SEED_BYTES)
-        corrections = keys.corrections[first * each : last * each]
-        instances = np.array([*here, *here], dtype=np.int64)
-        values = dcf.evaluate(side.index, keys.seeds[own], corrections, instances - first, points, keys.bits)
+        values = keys.evaluate(side.index, [*here, *here], points)
         found[part] = values[: len(shown)] ^ values[len(shown) :]
     return found
 

@@ -201,6 +201,10 @@ class LaneMaker:
             block = np.empty((len(group), self._sketch.parameters), dtype=np.uint64)
             for row, share in zip(block, group, strict=True):
                 row[:] = self._ring.decode(share)
-            lanes[start : start + len(block)] = self._ring.reduced(self._sketch.lanes(block))
+            lanes[start : start + len(block)] = self.of_rows(block)
             start += len(block)
         return lanes
+
+    def of_rows(self, rows: Words | Sequence[Words]) -> Words:
+        """Of a few uploads as elements."""
+        return self._ring.reduced(self._sketch.lanes(rows))

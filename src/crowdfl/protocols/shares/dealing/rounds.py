@@ -170,7 +170,7 @@ def dealt_file(shape: SharesShape, source: bytes, role: str, number: int) -> Ite
     if not shape.widths.is_checked:
         return
     seeds = dict(zip((SP_ROLE, CSP_ROLE), seeds_of(source), strict=True))
-    cards = KgcCards(*(_stream(shape, seed, owner, number) for owner, seed in seeds.items()))
+    cards = KgcCards(*(dealt_stream(shape, seed, owner, number) for owner, seed in seeds.items()))
     deal_round(cards, shape)
     tag = _tag(shape, seeds[role], role, number)
     for piece in cards.files()[role == CSP_ROLE]:
@@ -199,13 +199,13 @@ def received(shape: SharesShape, seed: bytes, role: str, number: int, file: Long
         raise DealtMaterialDamaged(
             f"what KGC dealt for round {number} is truncated, altered, or of another task or round: the round is void"
         )
-    cards = (SpCards if role == SP_ROLE else CspCards)(_stream(shape, seed, role, number), body)
+    cards = (SpCards if role == SP_ROLE else CspCards)(dealt_stream(shape, seed, role, number), body)
     dealt = deal_round(cards, shape)
     cards.require_end()
     return dealt
 
 
-def _stream(shape: SharesShape, seed: bytes, role: str, number: int) -> Stream:
+def dealt_stream(shape: SharesShape, seed: bytes, role: str, number: int) -> Stream:
     """What a server's own part of a round's correlations comes from."""
     return Stream(seed, _context("crowdfl dealt 1", shape, role, number))
 

@@ -17,7 +17,7 @@ from crowdfl.crypto.randomness import SEED_BYTES, secret_bytes
 from crowdfl.crypto.sealing import ReaderKey, seal_to
 from crowdfl.crypto.shares.expansion import expand
 from crowdfl.crypto.shares.noise import discrete_gaussian
-from crowdfl.crypto.shares.ring import RunningSum
+from crowdfl.crypto.shares.ring import RunningSum, Words
 from crowdfl.crypto.signing import SigningKey, verify
 from crowdfl.errors import (
     ChainBroken,
@@ -112,6 +112,11 @@ class ShareSums:
 
     def add(self, shares: bytes, samples: int) -> None:
         self._sums.add(shares)
+        self._total = (self._total + samples) % REWARD_MODULUS
+
+    def add_row(self, row: Words, samples: int) -> None:
+        """Of an upload that is elements of the ring already."""
+        self._sums.add_row(row)
         self._total = (self._total + samples) % REWARD_MODULUS
 
     def merge(self, other: "ShareSums") -> None:
@@ -311,7 +316,10 @@ class AverageReader:
     """A member of an audience: checks CSP's record and everything that was published by it, and takes both masks off."""
 
     def __init__(self, shape: SharesShape, audience: str, key: ReaderKey, csp_key: bytes) -> None:
-        self._shape, self._audience, self._key, self._csp_key = shape, audience, key, csp_key
+        self._shape = shape
+        self._audience = audience
+        self._key = key
+        self._csp_key = csp_key
 
     def read(self, publication: bytes, number: int, chain: ModelChain) -> OpenedAverage:
         message = SharesPublication.from_bytes(publication, self._shape.limits())

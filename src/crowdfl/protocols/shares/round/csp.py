@@ -118,12 +118,15 @@ class CspAnswer:
     products: Mapping[str, int] = field(default_factory=dict)  # of those who are in, with the reference
 
 
-class _CspCohort:
+class CspCohort:
     """CSP's half of a cohort, from a manifest that was found in order, to its verdict and its hidden rewards."""
 
     def __init__(self, shape: SharesShape, manifest: RoundManifest, keys: CspKeys, inputs: CspInputs) -> None:
-        self._shape, self.manifest, self._keys, self._inputs = shape, manifest, keys, inputs
-        self._seeds = open_seals(manifest, keys.sealing, inputs.closed)
+        self._shape = shape
+        self.manifest = manifest
+        self._keys = keys
+        self._inputs = inputs
+        self._seeds = self._opened_seals()
         self._quorum = quorum_in(manifest, shape)
         self.place = manifest.place
         listed = [*manifest.names, *([REQUESTER_NAME] if manifest.reference else ())]
@@ -137,6 +140,10 @@ class _CspCohort:
         course = CohortCourse(Facts(shape, len(manifest.names), len(self._seeds)))
         self._run = CspRun(self._program, course)
         self.rewards: list[int] = []  # CSP's shares of those that are hidden
+
+    def _opened_seals(self) -> dict[str, bytes]:
+        """The seeds of those whose seal opens."""
+        return open_seals(self.manifest, self._keys.sealing, self._inputs.closed)
 
     def begin(self) -> CspAnswer:
         """The answer to the manifest."""
@@ -186,7 +193,8 @@ class _CspCohort:
     def _attached(self, verdict: CheckVerdict) -> bytes:
         self.members = self.members.judged(self.manifest.names, verdict, self._quorum)
         self._now.products = dict(zip(self.members.accepted, verdict.products, strict=False))
-        self._now.verdict, self._now.judged = verdict_on(self.manifest, self.members), tuple(self._seeds)
+        self._now.verdict = verdict_on(self.manifest, self.members)
+        self._now.judged = tuple(self._seeds)
         return sign_verdict(self.manifest, self.members, self._keys.signing)
 
     def _work(self, seeds: Sequence[Sown], coins: bytes = b"", backend: Backend | None = None) -> Findings:
@@ -220,14 +228,20 @@ class CspRound:
     It starts after the cohorts whose verdicts and sum it is given.
     """
 
+    plays: type[CspCohort] = CspCohort
+
     def __init__(
         self, shape: SharesShape, keys: CspKeys, inputs: CspInputs, tally: RoundTally, sums: ShareSums
     ) -> None:
-        self._shape, self._keys, self._inputs, self.tally, self._sums = shape, keys, inputs, tally, sums
-        self._cohort: _CspCohort | None = None
+        self._shape = shape
+        self._keys = keys
+        self._inputs = inputs
+        self.tally = tally
+        self._sums = sums
+        self._cohort: CspCohort | None = None
 
     @property
-    def cohort(self) -> _CspCohort:
+    def cohort(self) -> CspCohort:
         """The last one that has begun."""
         if self._cohort is None:
             raise ProtocolError("the round has no manifest yet")
@@ -243,7 +257,7 @@ class CspRound:
 
     def begin(self, manifest: RoundManifest) -> CspAnswer:
         self.tally.begin(manifest.names, manifest.cohorts)
-        self._cohort = _CspCohort(self._shape, manifest, self._keys, self._inputs)
+        self._cohort = self.plays(self._shape, manifest, self._keys, self._inputs)
         return self._noted(self._cohort.begin())
 
     def answer(self, payload: bytes) -> CspAnswer:

@@ -40,7 +40,7 @@ from crowdfl.protocols.shares.circuits.lanes import coins
 from crowdfl.protocols.shares.circuits.program import SpSide
 from crowdfl.protocols.shares.circuits.reciprocal import SpDivider
 from crowdfl.protocols.shares.dealing.keys import SharesSpBundle
-from crowdfl.protocols.shares.dealing.rounds import SP_ROLE, received
+from crowdfl.protocols.shares.dealing.rounds import SP_ROLE, DealtRound, received
 from crowdfl.protocols.shares.reference import REQUESTER_NAME, RunningSums, added
 from crowdfl.protocols.shares.round.average import (
     SP,
@@ -370,10 +370,7 @@ class SharesSp(PaidSp):
 
     def _judged(self, now: _SpCohort) -> Generator[bytes, Reply, None]:
         """Who is within the bounds, and what they get: both servers come to the same set, and CSP signs it."""
-        if self._file is None:
-            raise DealtMaterialDamaged("nothing that KGC dealt has reached this SP: the round is void")
-        number = self._shape.file_number(now.manifest.number, now.manifest.cohort)
-        dealt = received(self._shape, self._seed, SP_ROLE, number, self._file(number))
+        dealt = self._dealt(self._shape.file_number(now.manifest.number, now.manifest.cohort))
         half = check_program(SpSide(now.course), dealt.lanes, self._shape.widths, self._inputs(now))
         checked = yield from now.talk.run(half, now.course)
         now.members = now.members.judged(now.manifest.names, checked.verdict, now.quorum)
@@ -386,6 +383,11 @@ class SharesSp(PaidSp):
             SpSide(now.course), Coins(expand(now.seed, b"crowdfl sp coins 1", SEED_BYTES)), self.party.view
         )
         now.rewards = yield from now.talk.run(reward_shares(divider, self._shape, dealt, checked), now.course)
+
+    def _dealt(self, file: int) -> DealtRound:
+        if self._file is None:
+            raise DealtMaterialDamaged("nothing that KGC dealt has reached this SP: the round is void")
+        return received(self._shape, self._seed, SP_ROLE, file, self._file(file))
 
     def _inputs(self, now: _SpCohort) -> CheckInputs:
         bodies = {who: slot for slot, who in enumerate(now.manifest.names) if who not in now.members.rejected}

@@ -109,8 +109,10 @@ class UpdateEncoder:
     Times the samples; or, where everyone counts once, no longer than `max_norm` as integers, so that no honest one is rejected.
     """
 
-    def __init__(self, shape: SharesShape) -> None:
+    def __init__(self, shape: SharesShape, *, keeps_room: bool = False) -> None:
         self._shape = shape
+        self._room: npt.NDArray[np.float64] | None = None
+        self._keeps_room = keeps_room  # for the next of many: fresh memory takes as long as what is done in it
         self.clipped = 0  # weights of the last update that were clipped
         self.scaled: float | None = None  # what the last update was scaled down by, to keep to the task's norm bound
         self.length = 0.0  # of the last update after that, in the model's own units
@@ -122,7 +124,10 @@ class UpdateEncoder:
         flat = np.asarray(weights, dtype=np.float64).reshape(-1)
         if len(flat) != len(base.weights):
             raise LengthMismatch(f"{len(flat)} weights where the model has {len(base.weights)}")
-        change = self._within_norm(flat - base.weights / unit)
+        change, squares = self._rows(len(flat))
+        np.divide(base.weights, unit, out=change)
+        np.subtract(flat, change, out=change)
+        self._keep_within_norm(change, squares)
         self.clipped = 0
         if max(change.max(), -change.min()) > settings.clip:
             self.clipped = int(np.count_nonzero(np.abs(change) > settings.clip))
@@ -130,18 +135,27 @@ class UpdateEncoder:
         change *= unit
         if not has_counts:
             return integers_within(change, settings.length_units)
-        return np.asarray(np.rint(change, out=change).astype(np.int64) * samples, dtype=np.int64)
+        whole: Integers = np.rint(change, out=change).astype(np.int64)
+        whole *= samples
+        return whole
 
-    def _within_norm(self, change: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def _rows(self, length: int) -> npt.NDArray[np.float64]:
+        """Two, to compute in."""
+        rows = np.empty((2, length)) if self._room is None else self._room
+        self._room = rows if self._keeps_room else None
+        return rows
+
+    def _keep_within_norm(self, change: npt.NDArray[np.float64], squares: npt.NDArray[np.float64]) -> None:
         """Scaled down to the task's norm bound, if there is one."""
         with np.errstate(over="ignore", invalid="ignore"):
-            norm = float(np.sqrt(np.sum(change * change)))
+            norm = float(np.sqrt(np.sum(np.multiply(change, change, out=squares))))
         if not np.isfinite(norm):  # a weight is, or a square was too large
             norm = _long_norm(change)
         bound = self._shape.spec.settings.max_norm
         self.scaled = None if bound is None or norm <= bound else bound / norm
         self.length = norm if bound is None else min(norm, bound)
-        return change if self.scaled is None else change * self.scaled
+        if self.scaled is not None:
+            change *= self.scaled
 
 
 def integers_within(change: npt.NDArray[np.float64], most: int) -> Integers:

@@ -1,4 +1,4 @@
-// A stack of linear, relu and tanh layers, trained by Adam on the cross entropy, as crowdfl.learning.models.torch_models.
+// A stack of linear, relu and tanh layers, trained by Adam on the cross entropy, as crowdfl.learning.models.network.
 import { adamFactors, Elementwise, Linear, padded } from "./layers.js";
 import { finished, overBatches, requirePairs, requireParameters, ScoreSum, softmax } from "./training.js";
 

@@ -1,28 +1,31 @@
-"""Everyone in one process: the roles over a host, and each participant's agent in turn."""
+"""Every role on one host, and each participant's agent in turn: a simulated task as it is on servers."""
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from crowdfl.crypto.compute import default_backend
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import CrowdFLError, RoundEnded, ServiceUnavailable, SlotOverflow
 from crowdfl.learning.functions import FunctionTrainer
+from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.party import Costs
 from crowdfl.protocols.profile import Tools
 from crowdfl.protocols.shares.chain import ModelChain
+from crowdfl.protocols.shares.dealing.keys import REQUESTER
 from crowdfl.protocols.shares.server_optimizers import Moments, ServerStep
 from crowdfl.retry import no_jitter
 from crowdfl.roles.participant.agent import Agent, Waits
 from crowdfl.roles.participant.chain import KeptChain
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import ManualClock
-from crowdfl.roles.records import Round, taking_uploads
+from crowdfl.roles.records import Round, RoundState, taking_uploads
 from crowdfl.roles.sp.core import Draw, SpOptions, draw_at_random
-from crowdfl.settings import to_millionths
+from crowdfl.settings import from_millionths, to_millionths
 from crowdfl.simulation.disks import LeanDisk
 from crowdfl.simulation.dropouts import Away
+from crowdfl.simulation.engine import OnChange, OnRead
 from crowdfl.simulation.host import PEOPLE, SP, Call, Deliver, Host
 from crowdfl.simulation.log import SimulationLog
 from crowdfl.simulation.recorder import Recorder, costs_by_role
@@ -40,7 +43,7 @@ class _Person:
     is_done: bool = False
 
 
-class SimulatedCrowd:
+class RolesEngine:
     """The host with its roles, and everyone's agent. `run` lasts until all of them are done."""
 
     def __init__(
@@ -52,8 +55,8 @@ class SimulatedCrowd:
         *,
         insecure_test_key: bool = False,
         draw: Draw = draw_at_random,
-        on_change: Callable[["SimulatedCrowd"], None] = lambda _crowd: None,
-        on_read: Callable[["SimulatedCrowd", Round], bool] = lambda _crowd, _round: False,
+        on_change: OnChange = lambda _engine: None,
+        on_read: OnRead = lambda _engine, _round: False,
         moments: Moments = (),
         reference: FunctionTrainer | None = None,
     ) -> None:
@@ -69,7 +72,8 @@ class SimulatedCrowd:
         self._on_read = on_read  # a round but the last is over, and everyone has read it; True ends the task
         tools = Tools(default_backend(), None, insecure_test_key, False, self.counters)
         self.clock = ManualClock(1.0)
-        self._is_stopped = False
+        self._is_stopped = self._has_read_last = False
+        self._parameters = definition.shape.parameters
         self.rounds: list[Round] = []  # as the servers left them
         # Rounds open here: nobody trains on before `on_read` has had its say.
         options = SpOptions(tools, checker=tools.backend, min_claim_window=0.0, draw=draw, opens_rounds=False)
@@ -125,15 +129,31 @@ class SimulatedCrowd:
             return KeptChain(self.host.requester.blobs, f"{self.task}/rounds", self.settings.rounds)
         return KeptChain(reader.blobs, "rounds", self.settings.rounds)
 
-    def moments(self, reader: Participant | None, parameters: int) -> Moments:
-        """What the server step carries after the last round that a participant, or the requester, has read."""
+    def moments(self) -> Moments:
         step = ServerStep.of(self.settings)
-        chain = self._chain_of(reader).get() if step is not None else None
-        return ModelChain.from_bytes(chain, parameters, step).moments if chain is not None else ()
+        chain = self._chain_of(self._newest).get() if step is not None else None
+        return ModelChain.from_bytes(chain, self._parameters, step).moments if chain is not None else ()
+
+    def model(self) -> Weights:
+        reader = self._newest
+        return self.host.requester.model(self.task) if reader is None else reader.model()
 
     @property
-    def reader(self) -> Participant:
-        return self._people[0].participant
+    def _newest(self) -> Participant | None:
+        """Who has read all that there is: the task's last average is for the requester, None, alone."""
+        return None if self._has_read_last else self._people[0].participant
+
+    def read_last(self) -> None:
+        last = self.rounds[-1]
+        if last.state is not RoundState.REWARDED:
+            return
+        average = self.host.requester.read(self.task, last.number)
+        self._has_read_last = True
+        arrays = self.host.requester.definition(self.task).shape.arrays(average.model)
+        if average.noise is not None:
+            self.log.events["noise", last.number][REQUESTER] = asdict(average.noise)
+        for name, trainer in self.trainers.items():
+            self._note_read(name, last.number, trainer.evaluate(arrays, last.number))
 
     @property
     def people(self) -> dict[str, Participant]:
@@ -263,16 +283,18 @@ class SimulatedCrowd:
 
     def _note(self, name: str, what: str, details: Mapping[str, Any]) -> None:
         if what == "claimed":
-            self.log.paid[name] = details["millionths"]
+            self.log.paid[name] = from_millionths(details["millionths"])
+        if what == "rewarded":
+            details = {"round": details["round"], "amount": from_millionths(details["millionths"])}
         if what == "read":
-            self.note_read(name, details["round"], details)
+            self._note_read(name, details["round"], details)
         elif "round" in details:
             metrics = {"metrics": self.trainers[name].metrics} if what == "trained" else {}
             self.log.events[what, details["round"]][name] = dict(details) | metrics
         if what in ("trained", "read"):
             self._on_change(self)
 
-    def note_read(self, name: str, number: int, metrics: Mapping[str, Any]) -> None:
+    def _note_read(self, name: str, number: int, metrics: Mapping[str, Any]) -> None:
         self.log.events["read", number][name] = dict(metrics)
         self.log.weights[number, name] = self.trainers[name].weight
 
