@@ -9,7 +9,7 @@ from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.signed import Receipt
 from crowdfl.errors import BadSignature, DocumentError, NothingToContribute, TaskNotRunning, TooFewParticipants
 from crowdfl.protocols.uploads import upload_digest
-from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS, Participant
+from crowdfl.roles.participant.participant import Participant
 from crowdfl.settings import LEAST_PARTICIPANTS
 from crowdfl.storage.pools import RandomizerPool
 from tests.hosts import HARDENED, Desk, heard, raising
