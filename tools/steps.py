@@ -25,7 +25,15 @@ PHONE = {
     "envelope": shares.ENVELOPE,
     "upload": shares.UPLOAD,
 }
-QUANTITIES = (shares.PARAMETERS, shares.RING, shares.COUNT, shares.PEOPLE, shares.REWARD, shares.AUDIENCES)
+QUANTITIES = (
+    shares.PARAMETERS,
+    shares.RING,
+    shares.COUNT,
+    shares.LEAVES,
+    shares.PEOPLE,
+    shares.REWARD,
+    shares.AUDIENCES,
+)
 CONSTANTS = ("SEED_BYTES", "HASH_BYTES", "SALT_BYTES", "MASK_BYTES", "SAMPLES_BYTES", "SIGNATURE_BYTES", "ROUND_BYTES")
 MOST = {"MOST_UNSHOWN": MOST_UNSHOWN, "MOST_DEVICES": MOST_DEVICES}
 """What a phone counts up to."""

@@ -1,7 +1,8 @@
 """Writes shares_messages.json beside this file: one round of a small task of the profile `shares`, message by message.
 
-As `generate.py`: everything follows from fixed labels, plain integers and the package `cryptography`; nothing of CrowdFL is
-imported. HPKE (RFC 9180) is written out, so that its ephemeral keys can be fixed. The keys are public: never use them.
+As `generate.py`: everything follows from fixed labels, plain integers and the packages `cryptography` and `blake3`; nothing
+of CrowdFL is imported. HPKE (RFC 9180) is written out, so that its ephemeral keys can be fixed. The keys are public: never
+use them.
 """
 
 import hashlib
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from blake3 import blake3
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers import Cipher
@@ -46,6 +48,16 @@ def sha256(data: bytes) -> bytes:
 def bind(label: str, *parts: bytes) -> bytes:
     """A label, and parts each behind its length."""
     return label.encode() + b"".join(struct.pack(">I", len(part)) + part for part in parts)
+
+
+def leaves(data: bytes) -> bytes:
+    """Of pieces of 256 KiB, or twice, four times ... as many, so that there are at most 64."""
+    size = 2**18
+    while 64 * size < len(data):
+        size *= 2
+    pieces = [data[start : start + size] for start in range(0, len(data), size)]
+    places = [b"crowdfl leaf 1" + struct.pack(">QQ", len(data), index) for index in range(len(pieces))]
+    return b"".join(blake3(place + piece).digest() for place, piece in zip(places, pieces, strict=True))
 
 
 REASONS = (
@@ -220,7 +232,10 @@ class Person:
 
     @property
     def digest(self) -> bytes:
-        return sha256(self.salt + self.sp_samples + self.sp_update)
+        shares = self.sp_update
+        return sha256(
+            bind("crowdfl shares 1", self.salt, self.sp_samples, struct.pack(">Q", len(shares)), leaves(shares))
+        )
 
     @property
     def sealed(self) -> bytes:
@@ -242,6 +257,7 @@ class Person:
             "signature": self.signing.sign(self.statement),
             "salt": self.salt,
             "samples": self.sp_samples,
+            "leaves": leaves(self.sp_update),
             "shares": self.sp_update,
         }
         return message(53, *(fields | changes).values())
@@ -517,6 +533,10 @@ def document() -> Json:
         "keys": keys,
         "initial": [str(value) for value in INITIAL],
         "base": BASE.hex(),
+        "leaves": [
+            {"label": "leaves", "bytes": length, "leaves": leaves(stream("leaves", length)).hex()}
+            for length in (1, 2**18, 2**18 + 1, 2**20 + 5, 2**24 + 1)
+        ],
         "uploads": [person.case() for person in PEOPLE],
         "counted once": {
             "settings": {"pay": "equal", "weighting": "equal"},

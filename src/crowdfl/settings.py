@@ -305,6 +305,7 @@ _Currency = Annotated[
     Expected("a currency with two decimals by its ISO 4217 code, as in EUR"),
 ]
 _Count = Annotated[int, Field(ge=1, le=_LARGEST_NUMBER)]
+_PerSecond = Annotated[_Number, Field(ge=0.1, le=10**6)]
 _People = Annotated[int, Field(ge=_FEWEST_PARTICIPANTS, le=_LARGEST_NUMBER)]
 _Positive = Annotated[_Number, Field(gt=0, le=_LARGEST_NUMBER)]
 _NotNegative = Annotated[_Number, Field(ge=0, le=_LARGEST_NUMBER)]
@@ -1254,6 +1255,10 @@ class SpSettings(TaskLimits, BrowserSettings, ComputingSettings):
     max_clock_jump: _Seconds = Field(
         default=300.0,
         description="A clock that jumps further, or is further from a peer's, closes no round until it is confirmed.",
+    )
+    looks_per_second: _PerSecond = Field(
+        default=50.0,
+        description="Of all idle phones of a task together: docs/operations.md says what fewer of them cost.",
     )
     max_tasks: _Count = Field(default=100, description="Tasks of one requester that are not settled yet.")
     max_joins: Annotated[int, Field(ge=1, le=100_000)] = Field(

@@ -53,7 +53,7 @@ EXPECTED: dict[str, dict[str, str]] = {
     "tag of a dealt file": {KNOWN: "CSP KGC SP"},
     # Uploads.
     "upload": {KNOWN: "SP p0"},
-    "SP's shares": {KNOWN: "SP p0", SALTED: "CSP"},
+    "crowdfl shares 1": {KNOWN: "SP p0", SALTED: "CSP"},
     "crowdfl upload 1": {KNOWN: "CSP SP p0"},
     # A round. Servers' commitments are opened a step later, and salted until then.
     "crowdfl base 1": {KNOWN: "CSP SP p0"},
@@ -80,8 +80,7 @@ EXPECTED: dict[str, dict[str, str]] = {
 # Hashes without a label of their own, by who takes them first.
 NAMES = {
     "Requester._signed": "initial weights",
-    "PendingUpload.of": "upload",
-    "share_digest": "SP's shares",
+    "Head.digest": "upload",
     "offer_sum": "seed of a mask",
     "open_sum": "seed of a mask",
     "MaskedPart.seal_hashes": "sealed seed",

@@ -1,7 +1,6 @@
 """An SP whose word about an upload is not what CSP has signed: phones go by what is signed, and their owners hold both."""
 
 import base64
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from crowdfl.errors import FormatError, NothingToContribute, NotReady, Replaced,
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.shares.round.average import RoundRecord, SharesPublication
 from crowdfl.protocols.shares.round.ends import EndRequest, RoundEnd
+from crowdfl.protocols.uploads import upload_digest
 from crowdfl.roles.participant.agent import Agent
 from crowdfl.roles.participant.chain import KeptChain
 from crowdfl.roles.participant.event_words import event_words
@@ -35,7 +35,7 @@ Answer = Callable[[Call], Any]
 
 def unused_receipt(call: Call) -> str:
     task, number, keys, upload = call.arguments
-    digest = hashlib.sha256(upload).hexdigest()
+    digest = upload_digest(upload)
     return Receipt(task, number, keys.who, digest, late=False, unused=True).sign(SP_KEY)
 
 

@@ -1,6 +1,5 @@
 """The cluster backend on real schedulers and workers: processes with TLS on loopback, one cluster for each role."""
 
-import hashlib
 import secrets
 import signal
 import sys
@@ -46,6 +45,7 @@ from crowdfl.protocols.profile import TaskSpec
 from crowdfl.protocols.shares.round.upload import make_upload
 from crowdfl.protocols.shares.round.work import Findings, ShareWork, Sown, Stored
 from crowdfl.protocols.shares.shape import SharesShape
+from crowdfl.protocols.uploads import upload_digest
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.uploads import read_upload, upload_name
 from crowdfl.services.cluster import backend as backend_module
@@ -629,7 +629,7 @@ def stored(tmp_path):
     blobs, sources = FileBlobs(tmp_path / "blobs"), []
     for who in map(str, range(40)):
         body = make_upload(shape, place, who, signing, sealing, np.ones(30_000, dtype=np.int64), 3).to_bytes()
-        name = upload_name("task", 1, hashlib.sha256(body).hexdigest())
+        name = upload_name("task", 1, upload_digest(body))
         blobs.put(name, body)
         sources.append(Stored(who, name))
     work = ShareWork(sources, shape, place, bytes(32))

@@ -1,6 +1,5 @@
 """What a campaign left behind, read from the files of its roles, in a form that can be compared with another campaign's."""
 
-import hashlib
 import json
 from collections import Counter
 from contextlib import closing
@@ -22,6 +21,7 @@ from crowdfl.protocols.hardened.opening import CHUNK, OpenRequest
 from crowdfl.protocols.hardened.profile import HardenedSpRound
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.shares.round.manifest import StepRequest
+from crowdfl.protocols.uploads import upload_digest
 from crowdfl.roles.dealt import is_dealt_file
 from crowdfl.storage.atomic import signing_key
 from crowdfl.storage.blobs import FileBlobs
@@ -162,7 +162,7 @@ class Outcome:
                 for person in self.people:
                     receipt = Receipt.open(person.get(f"rounds/{number}/receipt").decode(), key)
                     assert (receipt.who, receipt.digest) in counted
-                    assert receipt.digest == hashlib.sha256(person.get(f"rounds/{number}/upload")).hexdigest()
+                    assert receipt.digest == upload_digest(person.get(f"rounds/{number}/upload"))
                     assert not person.has(f"rounds/{number}/refused")
 
     def _check_money(self) -> None:

@@ -10,8 +10,8 @@ from crowdfl.documents.invitations import Ticket
 from crowdfl.documents.signed import Definition, participant_name
 from crowdfl.errors import StorageFull
 from crowdfl.protocols.profile import ParticipantKeys
+from crowdfl.protocols.uploads import upload_digest
 from crowdfl.roles.participant.enrolment import enrol
-from crowdfl.services.apps import sp_uploads
 from crowdfl.services.client.peers import KgcClient
 from crowdfl.services.http import bodies
 from tests import subprocesses
@@ -83,13 +83,11 @@ def test_a_full_disk_refuses_uploads_and_keeps_nothing_of_them(disk, small, monk
     before = disk.files(), small.sp.store.uploads(task, 1)
     with pytest.raises(StorageFull):
         people[0].sp.upload(task, 1, uploads[0])
-    for module in (bodies, sp_uploads):
-        monkeypatch.setattr(module, "IN_MEMORY", 1)
+    monkeypatch.setattr(bodies, "IN_MEMORY", 1)
     with pytest.raises(StorageFull):
-        people[0].sp.upload(task, 1, uploads[0])
-    with pytest.raises(StorageFull):
-        people[1].sp.service.call("PATCH", place(task, people[1].who, "?offset=0"), uploads[1])
-    assert people[1].sp.service.call("GET", place(task, people[1].who, "/offset")).whole("offset") == 0
+        people[1].sp.upload_in_pieces(task, 1, uploads[1])
+    offset = place(task, people[1].who, f"/offset?digest={upload_digest(uploads[1])}")
+    assert people[1].sp.service.call("GET", offset).whole("offset") == 0
     left = [(name, size) for name, size in disk.files() if not name.endswith(".part")]
     assert (left, small.sp.store.uploads(task, 1)) == before
     assert all(size == 0 for name, size in disk.files() if name.endswith(".part"))
@@ -97,7 +95,7 @@ def test_a_full_disk_refuses_uploads_and_keeps_nothing_of_them(disk, small, monk
     assert small.http("sp").get("/readyz").status_code == 507
     disk.free()
     assert people[0].sp.upload(task, 1, uploads[0])
-    assert people[1].sp.upload_in_pieces(task, 1, uploads[1], piece=500)
+    assert people[1].sp.upload_in_pieces(task, 1, uploads[1])
     assert small.http("sp").get("/readyz").status_code == 200
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from crowdfl.errors import UnknownParticipant
+from crowdfl.protocols.uploads import upload_digest
 from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.sp import core
 from crowdfl.roles.sp.time import ClockWatch
@@ -17,6 +18,9 @@ def signer(campaign):
     return Signer(campaign.people[0].who, campaign.people[0].keys.signing)
 
 
+OFFSET = f"/offset?digest={'0' * 64}"
+
+
 def offset_of(campaign, rest=""):
     """A route that any participant may call for itself."""
     return f"/v1/tasks/{campaign.task}/rounds/1/uploads/{campaign.people[0].who}{rest}"
@@ -27,7 +31,7 @@ def offset_of(campaign, rest=""):
     [(0, 200), (-SKEW_SECONDS, 200), (SKEW_SECONDS, 200), (-SKEW_SECONDS - 1, 401), (SKEW_SECONDS + 1, 401)],
 )
 def test_a_clock_may_be_five_minutes_off(campaign, signer, away, status):
-    target = offset_of(campaign, "/offset")
+    target = offset_of(campaign, OFFSET)
     headers = signer.headers("GET", target, b"", campaign.world.clock.now() + away)
     assert campaign.world.http("sp").get(target, headers=headers).status_code == status
 
@@ -35,7 +39,7 @@ def test_a_clock_may_be_five_minutes_off(campaign, signer, away, status):
 @pytest.mark.parametrize(("away", "status"), [(0, 200), (10**6, 200), (3600, 503)])
 def test_while_the_clock_is_in_doubt_nobody_is_refused_for_its_time(campaign, signer, away, status, monkeypatch):
     """By the right time, or by the wrong one that this service shows; whoever has another waits."""
-    clock, target = campaign.world.clock, offset_of(campaign, "/offset")
+    clock, target = campaign.world.clock, offset_of(campaign, OFFSET)
     watch = ClockWatch(clock, ManualClock().now, SqlStore.in_memory(), 300.0)
     monkeypatch.setattr(campaign.world.sp.options, "watch", watch)
     assert watch.is_sure()
@@ -47,18 +51,25 @@ def test_while_the_clock_is_in_doubt_nobody_is_refused_for_its_time(campaign, si
 def test_a_signature_is_for_one_method_path_query_and_body(campaign, signer):
     """Moved to any other, it is refused; a body other than the signed one too."""
     now, http = campaign.world.clock.now(), campaign.world.http("sp")
-    headers = signer.headers("PATCH", offset_of(campaign, "?offset=0"), b"piece", now)
+    piece, name = campaign.update, upload_digest(campaign.update)
+    headers = signer.headers("PATCH", offset_of(campaign, "?offset=0"), b"", now, name)
     moved = [
-        ("PUT", offset_of(campaign), b"piece", headers),
-        ("PATCH", offset_of(campaign, "?offset=1"), b"piece", headers),
-        ("PATCH", offset_of(campaign).replace("/rounds/1/", "/rounds/2/") + "?offset=0", b"piece", headers),
-        ("PATCH", offset_of(campaign, "?offset=0"), b"piece", headers | {DIGEST_HEADER: "0" * 64}),
-        ("PATCH", offset_of(campaign, "?offset=0"), b"piece", headers | {DIGEST_HEADER: ""}),
+        ("PUT", offset_of(campaign), piece, headers),
+        ("PATCH", offset_of(campaign, "?offset=1"), piece, headers),
+        ("PATCH", offset_of(campaign).replace("/rounds/1/", "/rounds/2/") + "?offset=0", piece, headers),
+        ("PATCH", offset_of(campaign, "?offset=0"), piece, headers | {DIGEST_HEADER: "0" * 64}),
+        ("PATCH", offset_of(campaign, "?offset=0"), piece, headers | {DIGEST_HEADER: ""}),
     ]
     for method, target, body, sent in moved:
         assert http.request(method, target, content=body, headers=sent).status_code == 401, (method, target)
-    assert http.patch(offset_of(campaign, "?offset=0"), content=b"other", headers=headers).status_code == 403
-    assert http.patch(offset_of(campaign, "?offset=0"), content=b"piece", headers=headers).status_code == 200
+    for other in (
+        b"other",
+        piece[:-1],
+        piece[:-1] + bytes([piece[-1] ^ 1]),
+        piece[:99] + bytes([piece[99] ^ 1]) + piece[100:],
+    ):
+        assert http.patch(offset_of(campaign, "?offset=0"), content=other, headers=headers).status_code == 403
+    assert http.patch(offset_of(campaign, "?offset=0"), content=piece, headers=headers).status_code == 200
 
 
 def test_a_signature_is_checked_before_the_body_is_read(campaign):

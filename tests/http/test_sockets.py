@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from crowdfl.protocols.uploads import upload_digest
 from crowdfl.services.client.transport import Signer
 from crowdfl.services.http import bodies
 from crowdfl.services.http.connections import LimitedH11Protocol
@@ -196,7 +197,9 @@ def test_a_connection_serves_one_request_after_another(served, monkeypatch):
 def test_a_body_cut_off_by_a_lost_connection_leaves_nothing(campaign, served, person):
     update = person.update()
     path = f"/v1/tasks/{campaign.task}/rounds/1/uploads/{person.who}"
-    signed = Signer(person.who, person.keys.signing).headers("PUT", path, update, campaign.world.clock.now())
+    signed = Signer(person.who, person.keys.signing).headers(
+        "PUT", path, update, campaign.world.clock.now(), upload_digest(update)
+    )
     lines = [f"{name}: {value}" for name, value in signed.items()]
     with connected(served) as connection:
         length = f"Content-Length: {len(update)}"

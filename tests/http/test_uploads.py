@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from crowdfl.crypto import leaves
 from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.signed import Receipt
 from crowdfl.errors import (
@@ -23,23 +24,56 @@ from crowdfl.errors import (
     ServiceUnavailable,
     StoreUnavailable,
     Truncated,
+    UploadDamaged,
 )
+from crowdfl.protocols.uploads import Head, upload_digest
+from crowdfl.roles.sp.uploads import read_upload, upload_name
+from crowdfl.services.apps import sp_uploads
 from crowdfl.services.apps.sp_uploads import Batches, UnfinishedUploads
+from crowdfl.services.client import peers
 from crowdfl.services.client.transport import Signer
+from tests.hosts import HARDENED
 
 
 def place(task, who, rest=""):
     return f"/v1/tasks/{task}/rounds/1/uploads/{who}{rest}"
 
 
+def ahead(person, task, target, body=b"", upload=None):
+    """A request for an upload, or a piece of one, signed by the upload's name."""
+    method = "PATCH" if "offset=" in target else "PUT"
+    return person.sp.service.call(method, place(task, person.who, target), body, digest=upload_digest(upload or body))
+
+
+def commit(person, task, upload):
+    digest = {"digest": upload_digest(upload)}
+    return person.sp.service.send_json("POST", place(task, person.who, "/commit"), digest).text("receipt")
+
+
+def offset_at(person, task, upload):
+    digest = upload_digest(upload)
+    return person.sp.service.call("GET", place(task, person.who, f"/offset?digest={digest}")).whole("offset")
+
+
+def slices(upload):
+    return Head.of(upload).parts()
+
+
+@pytest.fixture
+def pieces(world, monkeypatch):
+    """A round whose uploads have several pieces, and three people in it."""
+    monkeypatch.setattr(leaves, "_LEAST", 16)
+    return world.open_round()
+
+
 def test_an_upload_is_created_once_and_its_receipt_is_signed_by_sp(campaign, person):
     """201, then 200 for the same bytes with the same receipt; other bytes are refused."""
     task, upload = campaign.task, person.update()
-    first, again = (person.sp.service.call("PUT", place(task, person.who), upload) for _ in range(2))
+    first, again = (ahead(person, task, "", upload) for _ in range(2))
     assert (first.status, again.status) == (201, 200)
     receipt = first.text("receipt")
     assert receipt == again.text("receipt")
-    expected = Receipt(task, 1, person.who, hashlib.sha256(upload).hexdigest(), late=False)
+    expected = Receipt(task, 1, person.who, upload_digest(upload), late=False)
     assert Receipt.open(receipt, person.sp.key()) == expected
     with pytest.raises(BadSignature):
         Receipt.open(receipt, SigningKey.fresh().public)
@@ -48,78 +82,203 @@ def test_an_upload_is_created_once_and_its_receipt_is_signed_by_sp(campaign, per
     assert [u.who for u in campaign.world.sp.store.uploads(task, 1)].count(person.who) == 1
 
 
-def test_an_upload_in_pieces_goes_on_where_it_stopped_and_gets_the_receipt_of_a_whole_one(campaign, person):
+def test_an_upload_in_pieces_goes_on_where_it_stopped_and_gets_the_receipt_of_a_whole_one(world, pieces):
     """Only what is missing is sent, and nothing is left of the pieces; the receipt again, as its answer may have been lost."""
-    task, upload, sent = campaign.task, person.update(), []
-    person.sp.service.call("PATCH", place(task, person.who, "?offset=0"), upload[:300])
+    task, (person, *_) = pieces
+    upload, sent = person.update(), []
+    first, *others = slices(upload)
+    assert len(others) > 1
+    ahead(person, task, "?offset=0", upload[first], upload)
     person.sp.service.http.event_hooks = {"request": [lambda request: sent.append((request.method, request.url.query))]}
-    receipt = person.sp.upload_in_pieces(task, 1, upload, piece=10**6)
-    assert [query for method, query in sent if method == "PATCH"] == [b"offset=300"]
-    digest = {"digest": hashlib.sha256(upload).hexdigest()}
-    assert person.sp.service.send_json("POST", place(task, person.who, "/commit"), digest).text("receipt") == receipt
-    assert receipt == person.sp.upload(task, 1, upload)
-    assert list((campaign.world.folder / "sp" / "incoming").glob("*.part")) == []
+    receipt = person.sp.upload_in_pieces(task, 1, upload)
+    assert [query for method, query in sent if method == "PATCH"] == [f"offset={others[0].start}".encode()]
+    assert commit(person, task, upload) == receipt == person.sp.upload(task, 1, upload)
+    assert list((world.folder / "sp" / "incoming").glob("*.part")) == []
+    assert world.sp.blobs.get(upload_name(task, 1, upload_digest(upload))) == upload
 
 
-def test_a_piece_at_the_wrong_place_is_refused(campaign, person):
+def test_a_piece_at_the_wrong_place_is_refused(pieces):
     """A gap would go unnoticed until the end. Nor can anything be finished that was not begun."""
+    task, (person, *_) = pieces
+    upload = person.update()
+    first, second, third, *_ = slices(upload)
     with pytest.raises(NotReady):
-        person.sp.service.send_json("POST", place(campaign.task, person.who, "/commit"), {"digest": "0" * 64})
-    person.sp.service.call("PATCH", place(campaign.task, person.who, "?offset=0"), b"12345")
-    with pytest.raises(Conflict, match="5 bytes have arrived"):
-        person.sp.service.call("PATCH", place(campaign.task, person.who, "?offset=4"), b"6")
+        commit(person, task, upload)
+    with pytest.raises(Conflict, match="start again at 0"):
+        ahead(person, task, f"?offset={second.start}", upload[second], upload)
+    ahead(person, task, "?offset=0", upload[first], upload)
+    for start, part in ((second.start + 1, second), (third.start, third)):
+        with pytest.raises(Conflict):
+            ahead(person, task, f"?offset={start}", upload[part], upload)
+    assert offset_at(person, task, upload) == first.stop
 
 
-def test_a_piece_that_is_not_the_signed_one_leaves_nothing(campaign, person):
-    """A piece is kept when all of it is in and fits its signature."""
-    task = campaign.task
-    target = place(task, person.who, "?offset=0")
-    headers = Signer(person.who, person.keys.signing).headers("PATCH", target, b"the piece", campaign.world.clock.now())
-    answer = campaign.world.http("sp").patch(target, content=b"the pie", headers=headers)
-    assert answer.status_code == 403
-    assert person.sp.service.call("GET", place(task, person.who, "/offset")).whole("offset") == 0
+def test_a_piece_must_be_the_one_of_its_place_in_this_very_upload(pieces):
+    """Swapped between places, uploads or lengths, cut, altered or twice as long: refused as it comes, and nothing is kept."""
+    task, (person, other, _) = pieces
+    upload, elsewhere = person.update(), other.update()
+    first, second, third, *_ = slices(upload)
+    head = len(Head.of(upload).data)
+    bad = [upload[:head] + elsewhere[head : first.stop], elsewhere[first], upload[: first.stop - 1], upload[: head - 1]]
+    for piece in [
+        *bad,
+        upload[first] + upload[third],
+        bytes([upload[9] ^ 1]).join([upload[:9], upload[10 : first.stop]]),
+    ]:
+        with pytest.raises((BadSignature, LimitExceeded)):
+            ahead(person, task, "?offset=0", piece, upload)
+    assert offset_at(person, task, upload) == 0
+    ahead(person, task, "?offset=0", upload[first], upload)
+    for piece in (
+        upload[third],
+        elsewhere[second],
+        upload[second][:-1],
+        upload[second] + b"x",
+        upload[second.start :] + b"x",
+        upload[head : first.stop],
+    ):
+        with pytest.raises((BadSignature, LimitExceeded)):
+            ahead(person, task, f"?offset={second.start}", piece, upload)
+    assert offset_at(person, task, upload) == first.stop
+    assert person.sp.upload_in_pieces(task, 1, upload)
 
 
-def test_pieces_beyond_the_limit_of_the_task_are_refused(campaign, person):
-    task = campaign.task
-    limit = campaign.world.sp.uploads.limit(task)
-    person.sp.service.call("PATCH", place(task, person.who, "?offset=0"), bytes(limit))
-    with pytest.raises(LimitExceeded):
-        person.sp.service.call("PATCH", place(task, person.who, f"?offset={limit}"), b"x")
-
-
-def test_finishing_too_early_keeps_what_is_in(campaign, person):
-    """The digest shows that bytes are missing; they can still be sent."""
-    task = campaign.task
+@pytest.mark.parametrize("how", ["pieces", "whole"])
+def test_leaves_that_nobody_has_signed_are_refused(pieces, how):
+    """Whoever has a participant's connection, and not its key, makes leaves that fit other shares."""
+    task, (person, *_) = pieces
     upload = person.update()
-    person.sp.service.call("PATCH", place(task, person.who, "?offset=0"), upload[:-1])
-    digest = {"digest": hashlib.sha256(upload).hexdigest()}
+    head = Head.of(upload)
+    shares = bytes(head.total)
+    forged = head.data.replace(head.leaves, leaves.leaves_of(shares)) + shares
+    send = person.sp.upload_in_pieces if how == "pieces" else person.sp.upload
+    with pytest.raises(BadSignature, match="its hash"):
+        send(task, 1, forged)
+    assert send(task, 1, upload)
+
+
+def test_finishing_too_early_keeps_what_is_in(pieces):
+    """Bytes are missing; they can still be sent."""
+    task, (person, *_) = pieces
+    upload = person.update()
+    ahead(person, task, "?offset=0", upload[slices(upload)[0]], upload)
     with pytest.raises(Truncated):
-        person.sp.service.send_json("POST", place(task, person.who, "/commit"), digest)
+        commit(person, task, upload)
+    assert offset_at(person, task, upload) == slices(upload)[0].stop
     assert person.sp.upload_in_pieces(task, 1, upload)
 
 
-def test_leftovers_of_other_bytes_are_replaced(campaign, person):
-    """A partial upload of an earlier attempt, as long as the new one, does not stand in its way."""
-    task = campaign.task
+@pytest.mark.parametrize("restarted", [False, True])
+def test_pieces_that_were_altered_on_disk_are_found_out(world, pieces, restarted):
+    """By the process that has checked them when it reads them again, by another one at once; then all is sent again."""
+    task, (person, *_) = pieces
     upload = person.update()
-    person.sp.service.call("PATCH", place(task, person.who, "?offset=0"), bytes(len(upload)))
+    for part in slices(upload):
+        ahead(person, task, f"?offset={part.start}", upload[part], upload)
+    (file,) = (world.folder / "sp/incoming").glob("*.part")
+    if restarted:
+        world.restart()
+    file.write_bytes(upload[:-1] + bytes([upload[-1] ^ 1]))
+    if restarted:
+        with pytest.raises(Truncated):
+            commit(person, task, upload)
+        assert person.sp.upload_in_pieces(task, 1, upload)
+        return
+    commit(person, task, upload)
+    with pytest.raises(UploadDamaged):
+        read_upload(world.sp.blobs, upload_name(task, 1, upload_digest(upload)))
+
+
+def test_leftovers_of_other_bytes_are_replaced(world, pieces):
+    """A partial upload of an earlier attempt does not stand in a new one's way, nor beside it."""
+    task, (person, *_) = pieces
+    upload, earlier = person.update(), person.update()
+    for one in (earlier, upload):
+        ahead(person, task, "?offset=0", one[slices(one)[0]], one)
+    assert len(list((world.folder / "sp/incoming").glob("*.part"))) == 1
     assert person.sp.upload_in_pieces(task, 1, upload)
+
+
+@pytest.mark.parametrize("whole", [1, 700, 10**6])
+def test_a_long_upload_goes_in_as_many_requests_as_it_takes(world, pieces, monkeypatch, whole):
+    """Whole, or some pieces at a time; what is signed, kept and acknowledged is the same."""
+    monkeypatch.setattr(sp_uploads, "IN_MEMORY", 100)
+    monkeypatch.setattr(peers, "_WHOLE", whole)
+    task, (person, other, _) = pieces
+    upload, altered = person.update(), other.update()
+    assert person.sp.send(task, 1, person.keys, upload)
+    assert world.sp.blobs.get(upload_name(task, 1, upload_digest(upload))) == upload
+    assert list((world.folder / "sp" / "incoming").glob("*.part")) == []
+    with pytest.raises(BadSignature):
+        other.sp.send(task, 1, other.keys, altered[:-1] + bytes([altered[-1] ^ 1]))
+
+
+def test_an_upload_that_is_all_head_goes_in_pieces_too(world, monkeypatch):
+    """Of the other profiles: it is held against its name when all of it is there."""
+    monkeypatch.setattr(leaves, "_LEAST", 256)
+    task, (person, *_) = world.open_round(**HARDENED)
+    upload = person.update()
+    assert len(slices(upload)) > 1
+    ahead(person, task, "?offset=0", bytes(len(upload)), upload)
+    with pytest.raises(Truncated):
+        commit(person, task, upload)
+    assert person.sp.upload_in_pieces(task, 1, upload)
+
+
+def test_from_arrival_to_the_sum_each_byte_of_an_upload_is_hashed_once(world, pieces, monkeypatch):
+    """In pieces and whole, added up, read again and added up again: the leaves take all of it, once."""
+    task, people = pieces
+    uploads = [person.update() for person in people]
+    heads = [Head.of(upload) for upload in uploads]
+    hashed, elsewhere = [0], []
+
+    def watched(hashing, see):
+        class Watched:
+            def __init__(self, data=b""):
+                self.inner = hashing()
+                self.update(data)
+
+            def update(self, data):
+                see(bytes(data))
+                self.inner.update(data)
+
+            def __getattr__(self, asked):
+                return getattr(self.inner, asked)
+
+        return Watched
+
+    def count(data):
+        hashed[0] += len(data)
+
+    def look(data):
+        elsewhere.extend(upload for upload in uploads if upload[-16:] in data)
+
+    monkeypatch.setattr(leaves, "blake3", watched(leaves.blake3, count))
+    monkeypatch.setattr(hashlib, "sha256", watched(hashlib.sha256, look))
+    send = [people[0].sp.upload_in_pieces, people[1].sp.upload_in_pieces, people[2].sp.upload]
+    for person, upload in zip(send, uploads, strict=True):
+        person(task, 1, upload)
+    for _ in range(2):
+        assert world.sp.aggregators.add_new(task, 1, 100) == 3
+        assert world.sp.aggregators.damaged(task, 1) == []
+        world.sp.aggregators.forget(task, 1)
+    places = sum(len(head.parts()) for head in heads) * len(b"crowdfl leaf 1" + bytes(16))
+    assert (hashed, elsewhere) == ([sum(head.total for head in heads) + places], [])
 
 
 def test_a_participant_has_one_unfinished_upload(tmp_path):
     """Another round's replaces it, so that the disk a participant can take is bounded."""
     incoming = UnfinishedUploads(tmp_path)
     for number in (1, 2):
-        with open(__file__, "rb") as piece:
-            incoming.append("t", number, "w", 0, piece, 10**6)
-    assert (incoming.offset("t", 1, "w"), len(list(tmp_path.glob("*.part")))) == (0, 1)
+        incoming.append(incoming.path("t", number, "w", "d"), 0, io.BytesIO(b"piece"), 10**6)
+    assert (incoming.offset("t", 1, "w", "d"), len(list(tmp_path.glob("*.part")))) == (0, 1)
 
 
 def test_a_full_disk_leaves_no_half_piece(tmp_path, monkeypatch):
     """What arrived before stays; the piece can be sent again where it began."""
     unfinished = UnfinishedUploads(tmp_path)
-    assert unfinished.append("t", 1, "p", 0, io.BytesIO(b"first"), 100) == 5
+    path = unfinished.path("t", 1, "p", "d")
+    assert unfinished.append(path, 0, io.BytesIO(b"first"), 100) == 5
 
     def half(piece, file, _length):
         file.write(piece.read(3))
@@ -129,16 +288,15 @@ def test_a_full_disk_leaves_no_half_piece(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "copyfileobj", half)
         with pytest.raises(OSError, match="no space"):
-            unfinished.append("t", 1, "p", 5, io.BytesIO(b"second"), 100)
-    assert unfinished.offset("t", 1, "p") == 5
-    assert unfinished.append("t", 1, "p", 5, io.BytesIO(b"second"), 100) == 11
+            unfinished.append(path, 5, io.BytesIO(b"second"), 100)
+    assert unfinished.offset("t", 1, "p", "d") == 5
+    assert unfinished.append(path, 5, io.BytesIO(b"second"), 100) == 11
 
 
 def test_what_nobody_continues_is_swept(tmp_path):
     now = [0.0]
     incoming = UnfinishedUploads(tmp_path, lambda: now[0])
-    with open(__file__, "rb") as piece:
-        incoming.append("t", 1, "w", 0, piece, 10**6)
+    incoming.append(incoming.path("t", 1, "w", "d"), 0, io.BytesIO(b"piece"), 10**6)
     now[0] = (next(tmp_path.glob("*.part"))).stat().st_mtime + 6 * 86400
     assert incoming.sweep() == 0
     now[0] += 2 * 86400
@@ -172,7 +330,7 @@ def test_uploads_at_once_share_batches_and_each_gets_its_own_receipt(campaign):
             assert isinstance(future.exception(), Truncated)
         else:
             receipt = Receipt.open(future.result(), person.sp.key())
-            assert (receipt.who, receipt.digest) == (person.who, hashlib.sha256(upload).hexdigest())
+            assert (receipt.who, receipt.digest) == (person.who, upload_digest(upload))
     assert sum(groups) == 8
     assert max(groups) > 1
 
@@ -184,7 +342,9 @@ def test_an_odd_path_is_judged_as_on_every_other_route(campaign, person, number,
     """The short way of uploads takes plain numbers alone; FastAPI says what is wrong with the others."""
     target = f"/v1/tasks/{campaign.task}/rounds/{number}/uploads/{person.who}"
     upload = person.update()
-    headers = Signer(person.who, person.keys.signing).headers("PUT", target, upload, campaign.world.clock.now())
+    headers = Signer(person.who, person.keys.signing).headers(
+        "PUT", target, upload, campaign.world.clock.now(), upload_digest(upload)
+    )
     assert campaign.world.http("sp").put(target, content=upload, headers=headers).status_code == status
 
 

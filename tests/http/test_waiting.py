@@ -1,6 +1,5 @@
 """What a phone meets on a bad day: what may pass, what is final, and what is not from the service at all."""
 
-import hashlib
 import json
 import re
 import socket
@@ -16,6 +15,7 @@ from crowdfl.crypto.sealing import ReaderKey
 from crowdfl.crypto.signing import SigningKey, verify
 from crowdfl.errors import NotAuthenticated, ServiceError, ServiceUnavailable
 from crowdfl.protocols.profile import ParticipantKeys
+from crowdfl.protocols.uploads import upload_digest
 from crowdfl.services.client.peers import SpClient
 from crowdfl.services.client.transport import Service, Signer
 from crowdfl.services.http.problems import problem_for
@@ -167,7 +167,7 @@ def test_a_participant_learns_what_sp_holds_of_it(campaign, person):
     assert person.sp.uploaded(campaign.task, 1) is None
     upload = person.update()
     person.sp.upload(campaign.task, 1, upload)
-    assert person.sp.uploaded(campaign.task, 1) == hashlib.sha256(upload).hexdigest()
+    assert person.sp.uploaded(campaign.task, 1) == upload_digest(upload)
     other = campaign.people[0]
     place = f"/v1/tasks/{campaign.task}/rounds/1/uploads/{person.who}"
     with pytest.raises(errors.Forbidden):

@@ -264,12 +264,74 @@ BOUNDS = (
         COHORTS + "test_nobody_chooses_who_is_checked_with_whom",
     ),
 )
+PIECES, LEAVES = "tests/http/test_uploads.py::", "tests/crypto/test_leaves.py"
+OWN_FILES = "tests/crypto/test_own_files.py::"
 UPLOADS = (
     off(
         "an altered upload",
         SHARES + "upload.py",
-        "share_digest(body.salt, body.samples, body.shares) != body.digest",
+        "share_digest(body.salt, body.samples, shape.share_bytes, body.leaves) != body.digest",
+        PIECES + "test_leaves_that_nobody_has_signed_are_refused",
+    ),
+    off(
+        "altered shares of an upload",
+        SHARES + "upload.py",
+        "leaves_of(body.shares) != body.leaves",
         BAD + "test_what_was_altered_on_the_way_is_refused",
+    ),
+    off(
+        "a piece of another place or upload",
+        "protocols/uploads.py",
+        "leaf.digest() != self.leaves[place : place + LEAF_BYTES]",
+        PIECES + "test_a_piece_must_be_the_one_of_its_place_in_this_very_upload",
+    ),
+    instead(
+        "the place of a leaf",
+        "crypto/leaves.py",
+        Text('_LABEL + total.to_bytes(8, "big") + index.to_bytes(8, "big")', '_LABEL + total.to_bytes(8, "big")'),
+        LEAVES,
+    ),
+    instead(
+        "the whole of a leaf",
+        "crypto/leaves.py",
+        Text('_LABEL + total.to_bytes(8, "big") + index.to_bytes(8, "big")', '_LABEL + index.to_bytes(8, "big")'),
+        LEAVES,
+    ),
+    instead(
+        "a head that was not signed",
+        "services/apps/sp_uploads.py",
+        Text("head.digest == self._digest and len(head.data) == self._needs", "True"),
+        PIECES + "test_a_piece_must_be_the_one_of_its_place_in_this_very_upload",
+    ),
+    instead(
+        "leaves at the end of an upload that another process began",
+        "services/apps/sp_uploads.py",
+        Text("sum(one.length for one in marks) != size", "False"),
+        PIECES + "test_pieces_that_were_altered_on_disk_are_found_out",
+    ),
+    off(
+        "an upload that was altered since this process has checked it",
+        "roles/sp/uploads.py",
+        "not known",
+        PIECES + "test_pieces_that_were_altered_on_disk_are_found_out",
+    ),
+    without(
+        "a key of each process",
+        "crypto/own_files.py",
+        "os.register_at_fork(after_in_child=self._begin)",
+        OWN_FILES + "test_tags_are_of_one_process",
+    ),
+    instead(
+        "a nonce of each part",
+        "crypto/own_files.py",
+        Text("next(self._nonces).to_bytes", "(1).to_bytes"),
+        OWN_FILES + "test_no_nonce_serves_two_parts",
+    ),
+    instead(
+        "looks bounded whatever the window",
+        "roles/sp/tasks.py",
+        Text("return _UNEVEN * active / looks_per_second", "return min(_UNEVEN * active / looks_per_second, 50.0)"),
+        "tests/roles/test_pacing.py",
     ),
     without(
         "the signature of an upload",

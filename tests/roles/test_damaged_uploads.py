@@ -1,6 +1,5 @@
 """An upload whose file is no longer what was acknowledged is not averaged: it is dropped, or its round is void."""
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import ServiceUnavailable, UnknownParticipant
+from crowdfl.protocols.uploads import upload_digest
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.sp.uploads import upload_name
 from tests.attacks.cheating import honest_uploads
@@ -75,7 +75,7 @@ def test_it_is_dropped_from_an_open_round_and_may_be_sent_again(tmp_path, how):
     assert desk.states() == ["open"]
     desk.upload(desk.crowd[3:])  # as many are in as before: a phone cannot tell by their number
     desk.upload([owner])
-    file = desk.folder / "sp/blobs" / upload_name(desk.task, 1, hashlib.sha256(whole).hexdigest())
+    file = desk.folder / "sp/blobs" / upload_name(desk.task, 1, upload_digest(whole))
     assert file.read_bytes() == whole
     desk.run()
     assert desk.states()[0] == "rewarded"

@@ -16,10 +16,16 @@ def told(desk: Desk, monkeypatch: pytest.MonkeyPatch, active: int, looks: int = 
         return [desk.sp.tasks.status(desk.task)["come_back"] for _ in range(looks)]
 
 
-@pytest.mark.parametrize(("active", "least", "most"), [(3, 0.0, 0.1), (1_000, 10.0, 20.0), (100_000, 25.0, 50.0)])
-def test_the_looks_of_a_crowd_are_spread(tmp_path, monkeypatch, active, least, most):
-    """Over half of the window of a hundred seconds at most: everyone must have time to take part."""
-    heard = told(Desk(tmp_path), monkeypatch, active)
+@pytest.mark.parametrize(
+    ("active", "rate", "least", "most"),
+    [(3, 50.0, 0.0, 0.1), (1_000, 50.0, 20.0, 30.0), (100_000, 50.0, 2000.0, 3000.0), (100_000, 1000.0, 100.0, 150.0)],
+)
+def test_a_crowd_looks_as_often_a_second_as_sp_is_set_to_answer(tmp_path, monkeypatch, active, rate, least, most):
+    """Whatever the window, which is a hundred seconds here."""
+    desk = Desk(tmp_path)
+    desk.sp.core.options.looks_per_second = rate
+    heard = told(desk, monkeypatch, active)
+    assert sum(active / seconds for seconds in heard) / len(heard) <= rate or active == 3
     assert least <= min(heard) <= max(heard) <= most
     assert active == 3 or max(heard) - min(heard) > (most - least) / 2
 
@@ -30,7 +36,7 @@ def test_a_phone_comes_back_when_the_next_round_opens(tmp_path, monkeypatch):
     assert desk.sp.store.round(desk.task, 1).state == "rewarded"
     desk.clock.time += 86_400 - 600
     assert desk.sp.tasks.status(desk.task)["next_round"] is not None
-    assert all(500.0 < seconds <= 651.0 for seconds in told(desk, monkeypatch, 100_000))
+    assert all(2500.0 < seconds <= 3601.0 for seconds in told(desk, monkeypatch, 100_000))
 
 
 @pytest.mark.parametrize(("says", "waits"), [(40, 40.0), (10**9, 3600.0), (-5, 0.0), ("soon", 0.0), (None, 0.0)])

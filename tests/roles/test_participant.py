@@ -1,6 +1,5 @@
 """A participant's own affairs: randomizers made while idle, receipts that prove something, deadlines told."""
 
-import hashlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.signed import Receipt
 from crowdfl.errors import BadSignature, DocumentError, NothingToContribute, TaskNotRunning, TooFewParticipants
+from crowdfl.protocols.uploads import upload_digest
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.settings import LEAST_PARTICIPANTS
 from crowdfl.storage.pools import RandomizerPool
@@ -113,7 +113,7 @@ def test_a_signed_receipt_is_checked_and_kept(desk):
     person.sp, person.sp_key = Signing(desk, key), key.public
     person.step(train)
     kept = Receipt.open(person.blobs.get("rounds/1/receipt").decode(), key.public)
-    assert kept.digest == hashlib.sha256(person.blobs.get("rounds/1/upload")).hexdigest()
+    assert kept.digest == upload_digest(person.blobs.get("rounds/1/upload"))
     assert ("uploaded", {"round": 1, "bytes": len(person.blobs.get("rounds/1/upload")), "late": False}) in said
 
 

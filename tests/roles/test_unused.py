@@ -192,9 +192,9 @@ def test_what_ends_while_the_bytes_are_checked_owes_nobody(tmp_path, monkeypatch
     reach_goal(desk)
     refusals = SharesSp.refusals
 
-    def slowly(side: SharesSp, uploads: Any) -> Any:
+    def slowly(side: SharesSp, uploads: Any, *, heads: bool) -> Any:
         ends(desk)
-        return refusals(side, uploads)
+        return refusals(side, uploads, heads=heads)
 
     monkeypatch.setattr(SharesSp, "refusals", slowly)
     assert isinstance(sent(desk, late), RoundNotOpen)
@@ -273,11 +273,11 @@ def test_of_two_requests_at_once_none_is_counted_once_the_other_is_owed(tmp_path
     reach_goal(desk)
     refusals = SharesSp.refusals
 
-    def slowly(side: SharesSp, uploads: Any) -> Any:
+    def slowly(side: SharesSp, uploads: Any, *, heads: bool) -> Any:
         monkeypatch.undo()
         assert sent(desk, late)[1] == "unused"
         withdrawn(desk)
-        return refusals(side, uploads)
+        return refusals(side, uploads, heads=heads)
 
     monkeypatch.setattr(SharesSp, "refusals", slowly)
     assert sent(desk, late)[1] == "unused"

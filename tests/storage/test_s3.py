@@ -1,12 +1,12 @@
 """Blobs in a bucket of a real S3 server: written once, read whole, sealed where they are keys."""
 
-import hashlib
 from collections.abc import Iterator
 
 import pytest
 from tests.storage.swift import CREDENTIALS, require_swift, serving_s3
 
 from crowdfl.errors import Conflict, NotReady, PassphraseError, StoreUnavailable
+from crowdfl.protocols.uploads import upload_digest
 from crowdfl.roles.sp.uploads import upload_name
 from crowdfl.services.cluster.worker import Store, WorkPart, run_part
 from crowdfl.settings import S3Settings
@@ -52,7 +52,7 @@ def test_a_worker_of_a_cluster_reads_uploads_from_the_roles_bucket(bucket: S3Set
             return read(name)
 
     blobs, upload = S3Blobs(bucket, "blobs"), b"an upload"
-    name = upload_name("task", 1, hashlib.sha256(upload).hexdigest())
+    name = upload_name("task", 1, upload_digest(upload))
     blobs.put(name, upload)
     assert run_part(WorkPart(Joined(), Store(bucket, blobs.name()))) == upload  # type: ignore[arg-type]
     with pytest.raises(StoreUnavailable, match=r"the worker on .* another database"):

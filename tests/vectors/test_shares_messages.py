@@ -1,5 +1,6 @@
 """Every case of vectors/shares_messages.json: this program makes and reads the messages that the vectors spell out."""
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,6 +12,7 @@ import pytest
 
 from crowdfl import errors
 from crowdfl.crypto.compute import Threads
+from crowdfl.crypto.leaves import leaves_of
 from crowdfl.crypto.sealing import ReaderKey
 from crowdfl.crypto.signing import SigningKey, verify
 from crowdfl.protocols.claims import (
@@ -58,6 +60,7 @@ from crowdfl.protocols.shares.round.upload import (
     expanded_samples,
     expanded_update,
     parse_upload,
+    require_leaves,
     require_signed,
     upload_bytes,
     upload_from_seed,
@@ -96,11 +99,18 @@ def test_the_task_is_the_one_of_the_vectors():
     assert first_base(VECTORS["task"]).hex() == VECTORS["base"]
 
 
+@pytest.mark.parametrize("case", VECTORS["leaves"], ids=lambda case: str(case["bytes"]))
+def test_leaves(case):
+    data = hashlib.shake_256(f"crowdfl message vectors 1: {case['label']}".encode()).digest(case["bytes"])
+    assert leaves_of(data).hex() == case["leaves"]
+
+
 @each_upload
 def test_bodies(case):
     """Read, and made again from the same seed and salt: all but the seal, which is drawn anew each time."""
     body = body_of(case)
-    require_signed(body, SIGNING[case["who"]].public)
+    require_signed(body, SIGNING[case["who"]].public, SHAPE)
+    require_leaves(body)
     assert len(bytes.fromhex(case["body"])) == upload_bytes(SHAPE)
     update = np.array([int(value) * case["samples"] for value in case["change"]], dtype=np.int64)
     signing, drawn = SIGNING[case["who"]], [bytes.fromhex(case[name]) for name in ("seed", "salt")]
@@ -125,7 +135,8 @@ def test_bodies_where_everyone_counts_once(case):
     shape = ONCE_SHAPE
     assert shape.widths.k == ONCE["ring"]
     body = parse_upload(bytes.fromhex(case["body"]), shape, PLACE)
-    require_signed(body, SIGNING[case["who"]].public)
+    require_signed(body, SIGNING[case["who"]].public, shape)
+    require_leaves(body)
     update = np.array([int(value) for value in case["change"]], dtype=np.int64)
     drawn = [bytes.fromhex(case[name]) for name in ("seed", "salt")]
     made = upload_from_seed(shape, PLACE, case["who"], SIGNING[case["who"]], SEALING.public, update, 99, *drawn)
@@ -271,7 +282,8 @@ def test_the_vectors_have_every_reason():
 def test_bodies_that_are_refused(case):
     def receive() -> UploadBody:
         body = parse_upload(bytes.fromhex(case["body"]), SHAPE, PLACE)
-        require_signed(body, SIGNING[body.who].public)
+        require_leaves(body)
+        require_signed(body, SIGNING[body.who].public, SHAPE)
         return body
 
     with pytest.raises(getattr(errors, case["error"])) as caught:

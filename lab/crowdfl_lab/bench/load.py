@@ -37,14 +37,15 @@ from crowdfl.errors import ProtocolError, ServiceUnavailable
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.common.keyed import keyed_party
 from crowdfl.protocols.hardened.manifest import HardenedUpload
-from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol, TaskSpec, Tools
+from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol, Tools
 from crowdfl.protocols.registry import profile_named
+from crowdfl.protocols.uploads import upload_digest
 from crowdfl.retry import Backoff
 from crowdfl.roles.participant.enrolment import enrol
 from crowdfl.services.apps.sp_uploads import IN_WORK
 from crowdfl.services.client.opening import RequesterFile, open_requester
 from crowdfl.services.client.peers import KgcClient, SpClient
-from crowdfl.services.client.transport import Signer
+from crowdfl.services.client.transport import Service, Signer
 from crowdfl.settings import SpSettings, TaskSettings
 from crowdfl.simulation.sides import following
 from crowdfl.storage.database import open_engine
@@ -105,7 +106,7 @@ class Platform:
     """What runs until the stack is closed, and what is ready to be sent: everything up to the first upload."""
 
     def __init__(self, folder: Path, settings: LoadSettings, stack: ExitStack, say: Say) -> None:
-        self.settings = settings
+        self.settings, self.folder = settings, folder
         names = ("kgc", "sp", "csp", "bare", *(_OTHERS if settings.database else ()))
         self.ports = dict(zip(names, _free_ports(len(names)), strict=True))
         say("starting KGC, CSP, SP and the bare route")
@@ -120,15 +121,19 @@ class Platform:
         self.people, bundle = self._join(own)
         say("making everyone's upload")
         spec = Definition.open(self.requester.blobs.get(f"{self.task}/definition").decode()).spec
-        sides = (self._side(spec, bundle, keys) for keys in self.people)
-        if settings.profile == "hardened":
-            self.uploads = self._derived(next(sides))
-        else:
-            self.uploads = [side.encrypt_update(self.weights, _SAMPLES, 1) for side in sides]
+        self.spec, self.bundle = spec, bundle
+        self.uploads = self.made_uploads()
 
-    def round_state(self) -> str:
+    def made_uploads(self) -> list[bytes]:
+        sides = (self.side(keys) for keys in self.people)
+        if self.settings.profile == "hardened":
+            return self._derived(next(sides))
+        return [side.encrypt_update(self.weights, _SAMPLES, 1) for side in sides]
+
+    def round_state(self, number: int = 1) -> str:
+        """Of a round, "" before it is there."""
         rounds = self.requester.sp.status(self.task)["rounds"]
-        return str(rounds[-1]["state"]) if rounds else ""
+        return next((str(one["state"]) for one in rounds if one["number"] == number), "")
 
     def _serve(self, folder: Path, stack: ExitStack) -> dict[str, int]:
         roles = folder / "roles"
@@ -159,8 +164,16 @@ class Platform:
     def _definition(self) -> Definition:
         crowd = self.settings.participants
         clip = float(np.ceil(np.abs(self.weights).max()))
-        task = self.settings.task(min_participants=crowd, rounds=1, window=_DAY, max_samples=1000, clip=clip)
-        return Definition("load", "none", "nobody", ModelShape.of({"w": self.weights}), task, 60, {})
+        task = self.task_settings(crowd, clip)
+        return Definition("load", "none", "nobody", ModelShape.of({"w": self.weights}), task, int(_DAY), {})
+
+    def task_settings(self, crowd: int, clip: float) -> TaskSettings:
+        return self.settings.task(min_participants=crowd, rounds=1, window=_DAY, max_samples=1000, clip=clip)
+
+    def service(self, keys: ParticipantKeys) -> Service:
+        """SP, for one of the people."""
+        own = RequesterFile.read(self.folder / "roles" / "requester" / "settings.toml")
+        return own.link(own.settings.sp).open(Signer(keys.who, keys.signing))
 
     def _join(self, own: RequesterFile) -> tuple[list[ParticipantKeys], bytes]:
         kgc = KgcClient(own.link(own.settings.kgc).open())
@@ -175,10 +188,10 @@ class Platform:
         sp.service.close()
         return people, enrolled.bundle
 
-    def _side(self, spec: TaskSpec, bundle: bytes, keys: ParticipantKeys) -> ParticipantProtocol:
+    def side(self, keys: ParticipantKeys) -> ParticipantProtocol:
         tools = Tools.unwatched(insecure_test_key=self.settings.insecure_test_key)
-        side = profile_named(self.settings.profile).participant(spec, bundle, keys, tools)
-        return following(side, np.zeros(spec.parameters))
+        side = profile_named(self.settings.profile).participant(self.spec, self.bundle, keys, tools)
+        return following(side, np.zeros(self.spec.parameters))
 
     def _derived(self, side: ParticipantProtocol) -> list[bytes]:
         party, update = keyed_party(side), side.encrypt_update(self.weights, _SAMPLES, 1)
@@ -303,7 +316,11 @@ def _job(ready: Platform, server: str, number: int) -> _Job:
     if server == "bare":
         return f"/bodies/{number}", upload, _OCTETS
     target = f"/v1/tasks/{ready.task}/rounds/1/uploads/{keys.who}"
-    return target, upload, Signer(keys.who, keys.signing).headers("PUT", target, upload, time.time()) | _OCTETS
+    return (
+        target,
+        upload,
+        Signer(keys.who, keys.signing).headers("PUT", target, b"", time.time(), upload_digest(upload)) | _OCTETS,
+    )
 
 
 def _send(ready: Platform, server: str, connections: int, jobs: Sequence[_Job], *, kept: bool) -> float:

@@ -12,6 +12,7 @@ from crowdfl.crypto.compute import Threads
 from crowdfl_lab.bench import command
 from crowdfl_lab.bench.compare import run as measured
 from crowdfl_lab.bench.compare.run import MemoryOfServers, memory_of_servers, target_rows
+from crowdfl_lab.bench.compare.served import served_system
 from crowdfl_lab.bench.compare.simulators import (
     SIMULATORS,
     Simulator,
@@ -27,6 +28,7 @@ from crowdfl_lab.bench.compare.systems import (
     PEERS,
     CompareSettings,
     Hardened,
+    Shares,
     SimulatedCrowd,
     System,
     ask_system,
@@ -45,6 +47,7 @@ SMALL = replace(
     parameters=600,
     slices=(3, 5),
     paper_sizes=((1, 3), (1, 4)),
+    serves=False,
 )
 PYTHONS = {"flower": PEERS_PYTHON, "pfl": PEERS_PYTHON.parents[2] / ".venv-pfl/bin/python"}
 TINY = SimulatedCrowd(50, 6, 4, 3, 0.5)
@@ -62,6 +65,16 @@ def systems() -> dict[str, System]:
 def run(systems) -> Result:
     """The same run as a result."""
     return measured.compare_result(SMALL, {"cores": 1}, list(systems.values()))
+
+
+@pytest.mark.second
+@pytest.mark.parametrize("rewards", [False, True])
+def test_a_served_row_is_of_the_same_task_through_processes(rewards):
+    """Everyone's upload goes to SP over HTTPS, round after round, until it is published."""
+    protocol = Shares(SMALL, rewards=rewards)
+    served = served_system(SMALL, protocol, lambda _: None)
+    assert served.key == protocol.key + "_served"
+    assert served.figures["servers"].value == served.figures["sp"].value + served.figures["csp"].value > 0
 
 
 class TestRows:

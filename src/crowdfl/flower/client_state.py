@@ -141,6 +141,9 @@ class ContextBlobs:
                 raise Conflict(f"{name} exists already, with other contents")
         self._state[self._name] = ConfigRecord(kept)
 
+    def put_file(self, name: str, file: Path) -> None:
+        self.put(name, file.read_bytes())
+
     def delete(self, name: str) -> None:
         kept = dict(self._record())
         if kept.pop(require_blob_name(name), None) is not None:

@@ -4,7 +4,6 @@ SP and KGC are reached through the records of the message that is being answered
 """
 
 import contextlib
-import hashlib
 import logging
 import sys
 from collections.abc import Mapping
@@ -30,6 +29,7 @@ from crowdfl.flower.client_state import INVITATION, NodeInvitation, joined, kgc_
 from crowdfl.flower.wire import ENROL, READ, ClientAnswer, Instruction, Template
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.profile import ParticipantKeys, Tools
+from crowdfl.protocols.uploads import upload_digest
 from crowdfl.roles.participant.event_words import event_words
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import Blobs
@@ -106,11 +106,11 @@ class MessageSp:
     def send(self, task: str, number: int, keys: ParticipantKeys, upload: bytes) -> str:
         """It leaves with the reply. Whether it was averaged, CSP's signed word in the round's publication says."""
         del task, number, keys
-        return hashlib.sha256(upload).hexdigest()
+        return upload_digest(upload)
 
     def uploaded(self, task: str, number: int, keys: ParticipantKeys) -> str | None:
         del task, keys
-        return hashlib.sha256(self.blobs.get(f"rounds/{number}/upload")).hexdigest()
+        return upload_digest(self.blobs.get(f"rounds/{number}/upload"))
 
     def average(self, task: str, number: int, keys: ParticipantKeys) -> bytes:
         del task, keys

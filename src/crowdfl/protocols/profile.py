@@ -200,9 +200,13 @@ class SpProtocol(RoleProtocol, ChecksClaims, Protocol):
     def open_round(self, round_number: int) -> None: ...  # with nothing in it
 
     def upload_bytes(self) -> int: ...  # the size of an upload of this task
+    def head_bytes(self) -> int: ...  # of its head, by which it is named: all of it, if it does not come in pieces
 
-    def refusals(self, uploads: Sequence[tuple[str, bytes]]) -> list[CrowdFLError | None]:
-        """Why each of these, by participant, is not an upload of this task and round, or None; looked at as one batch."""
+    def refusals(self, uploads: Sequence[tuple[str, bytes]], *, heads: bool = False) -> list[CrowdFLError | None]:
+        """Why each of these, by participant, is not an upload of this task and round, or None; looked at as one batch.
+
+        `heads`: of each its head alone; its pieces were held against their leaves.
+        """
 
     def add_all(self, uploads: Mapping[str, bytes], *, validated: bool = False) -> None:
         """Check uploads and extend the running products; the same bytes again are the same upload.

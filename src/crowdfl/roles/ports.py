@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from crowdfl.crypto.paillier.pctd import RandomizerSource
@@ -70,6 +71,9 @@ class Blobs(Protocol):
 
     def put_all(self, blobs: Mapping[str, bytes]) -> None:
         """`put` for several, which share the wait for their folder; if it fails, some may be there."""
+
+    def put_file(self, name: str, file: Path) -> None:
+        """`put` of what is in a file of this machine, which is never all in memory; the file may go away afterwards."""
 
     def clear(self, folder: str) -> None:
         """Remove every blob whose name begins with this one and a slash, and what a crash left of others there."""

@@ -290,6 +290,7 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
         steps=steps,
         lease_seconds=settings.lease,
         csp_patience=settings.csp_patience,
+        looks_per_second=settings.looks_per_second,
         min_claim_window=float(settings.min_claim_window),
         events=logs.events("sp"),
         around_step=around_step,

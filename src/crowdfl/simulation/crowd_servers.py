@@ -109,7 +109,7 @@ class _WholeSp(SharesSp):
         if (entry := updates.entries.get(REQUESTER_NAME)) is not None:
             place = self._place.task, self._place.number.to_bytes(ROUND_BYTES, "big"), self._place.base
             signed = entry.digest, entry.sealed, entry.signature
-            self._reference = UploadBody(*place, REQUESTER_NAME, *signed, b"", b"", b"")
+            self._reference = UploadBody(*place, REQUESTER_NAME, *signed, b"", b"", b"", b"")
         self._count({who: who for who in updates.rows if who != REQUESTER_NAME})
 
     def drop(self) -> None:

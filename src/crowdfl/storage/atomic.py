@@ -102,7 +102,15 @@ def _write_and_close(descriptor: int, data: bytes, *, sync: bool) -> None:
 
 def sync_directory(directory: Path) -> None:
     """Make the new name itself survive a power cut."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    _sync(os.open(directory, os.O_RDONLY | os.O_DIRECTORY))
+
+
+def sync_file(file: Path) -> None:
+    """Make what is in it survive a power cut, whoever has written it."""
+    _sync(os.open(file, os.O_RDONLY))
+
+
+def _sync(descriptor: int) -> None:
     try:
         os.fsync(descriptor)
     finally:

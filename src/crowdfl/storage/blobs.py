@@ -1,6 +1,8 @@
 """Blobs: bytes under a name, one file each, written with fsync and an atomic link, owner-only."""
 
 import contextlib
+import errno
+import filecmp
 import os
 import shutil
 from collections.abc import Mapping
@@ -10,10 +12,11 @@ from typing import BinaryIO
 
 from crowdfl.crypto.randomness import secret_hex
 from crowdfl.errors import Conflict, FormatError, NotReady, StoreUnavailable
-from crowdfl.storage.atomic import sync_directory, write_private
+from crowdfl.storage.atomic import sync_directory, sync_file, write_private
 
 _LONGEST_SEGMENT = 200  # file systems take 255, less what a temporary name may add
 _LONGEST_NAME = 1000
+_COPIED = 1 << 20  # bytes at a time
 OF_STORE = "store-id"  # of a folder that belongs to a store, beside its blobs
 
 
@@ -76,6 +79,37 @@ class FileBlobs:
                     raise Conflict(f"{name} exists already, with other contents") from None
         for folder in folders:  # of existing blobs too: their writer may not have synced yet
             self._sync(folder)
+
+    def put_file(self, name: str, file: Path) -> None:
+        """A second name of the file, where that can be; a copy elsewhere."""
+        self.require_own()
+        path = self._path(name)
+        self._make_folder(path.parent)
+        if self._waits:
+            sync_file(file)
+        try:
+            os.link(file, path)
+        except FileExistsError:
+            if not path.is_file() or not filecmp.cmp(file, path, shallow=False):
+                raise Conflict(f"{name} exists already, with other contents") from None
+        except OSError as wrong:
+            if wrong.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP):
+                raise
+            self._copy(name, file)
+        self._sync(path.parent)
+
+    def _copy(self, name: str, file: Path) -> None:
+        """From another file system: beside its name first, so that no part of it ever stands there."""
+        near = self._path(name).with_name(f".{secret_hex(12)}.part")
+        try:
+            with (
+                open(os.open(near, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as copy,
+                file.open("rb") as whole,
+            ):
+                shutil.copyfileobj(whole, copy, _COPIED)
+            self.put_file(name, near)
+        finally:
+            near.unlink(missing_ok=True)
 
     def get(self, name: str) -> bytes:
         with self.open(name) as file:

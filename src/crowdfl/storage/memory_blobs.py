@@ -5,6 +5,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import BinaryIO
 
 from crowdfl.errors import Conflict, NotReady
@@ -37,6 +38,9 @@ class MemoryBlobs:
                     self._folders.update(_folders(name))
                 elif self._blobs[name] != data:
                     raise Conflict(f"{name} exists already, with other contents")
+
+    def put_file(self, name: str, file: Path) -> None:
+        self.put(name, file.read_bytes())
 
     def get(self, name: str) -> bytes:
         if not self.has(name):

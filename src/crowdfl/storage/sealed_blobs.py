@@ -7,7 +7,7 @@ import contextlib
 import io
 import unicodedata
 from collections.abc import Mapping
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import BinaryIO, Protocol, TypeVar
 
 from cryptography.exceptions import InvalidTag
@@ -71,6 +71,9 @@ class SealedBlobs:
     def put_all(self, blobs: Mapping[str, bytes]) -> None:
         for name, data in blobs.items():
             self.put(name, data)
+
+    def put_file(self, name: str, file: Path) -> None:
+        self.put(name, file.read_bytes())
 
     def get(self, name: str) -> bytes:
         return self._open(name, self._blobs.get(name), _MAGIC + name.encode())

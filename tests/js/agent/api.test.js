@@ -58,7 +58,7 @@ class Reception {
   answer(asked) {
     const special = this.before?.(asked);
     if (special) return special;
-    if (asked.path.endsWith("/offset")) return json({ offset: this.arrived.length });
+    if (asked.path.includes("/offset?")) return json({ offset: this.arrived.length });
     if (asked.path.endsWith("/commit")) return this._commit(asked);
     return this._append(asked);
   }
@@ -92,13 +92,13 @@ test("a request says its protocol, carries no cookie and follows no redirect", a
   assert.deepEqual(headers, { "X-CrowdFL-Protocol": "3" });
 });
 
-test("a participant's request is signed over its path with the query, its time and its body", async () => {
+test("a participant's request is signed over its path with the query, its time, and its body or the upload's name", async () => {
   const reception = new Reception();
   const { platform, asked } = reach((one) => reception.answer(one));
   await platform.send(TASK, 1, keys, UPLOAD);
   for (const { method, path, headers, body } of asked) {
     const [, who, time, signature] = /who="(.+)", time="(.+)", signature="(.+)"/.exec(headers.Authorization) ?? [];
-    const digest = hex(await sha256(body));
+    const digest = hex(await sha256(method === "PATCH" ? UPLOAD : body));
     const text = ["crowdfl request 1", method, path, time, digest].join("\n");
     const good = await crypto.subtle.verify("Ed25519", keys.signing.publicKey, Buffer.from(signature, "hex"), Buffer.from(text));
     assert.deepEqual([who, time, headers["X-Content-SHA256"], good], [keys.who, "1700000000", digest, true]);

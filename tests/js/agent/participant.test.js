@@ -9,7 +9,7 @@ import {
   DocumentError, EnrolmentOver, Forbidden, NothingToContribute, NotAuthenticated, NotDrawn, NotReady, PlaceFreed, RewardOutOfRange,
   ServiceUnavailable, TaskFull, TaskNotRunning, TooFewParticipants, TooLate, UnknownParticipant, UploadRejected,
 } from "#web/phone/protocol/errors.js";
-import { FakePhone, FakePlatform, Fuse, TASK, protocol, receiptOf } from "./fakes.js";
+import { FakePhone, FakePlatform, Fuse, MemoryTables, TASK, protocol, receiptOf } from "./fakes.js";
 
 /** A phone whose first round is open. @param {import("./fakes.js").FakeOptions} [options] */
 async function joined(options) {
@@ -688,4 +688,31 @@ test("a figure that cannot be had holds up nothing", async () => {
   await step();
   assert.ok(platform.held.has(1));
   assert.equal(phone.events("not evaluated").length, 1);
+});
+
+test("a look with nothing to do costs the same after ten rounds and after two hundred", async () => {
+  const tables = new MemoryTables();
+  let asked = 0;
+  for (const name of /** @type {const} */ (["get", "has", "keys", "write"])) {
+    const act = /** @type {(...given: any[]) => any} */ (tables[name]).bind(tables);
+    Object.assign(tables, { [name]: (/** @type {any[]} */ ...given) => ((asked += 1), act(...given)) });
+  }
+  const phone = new FakePhone(new FakePlatform({ rounds: 201 }), tables);
+  phone.platform.autoFinish = false;
+  const agent = await phone.invited();
+  await agent.join();
+  const step = () => agent.participant.step(phone.trainer);
+  const found = [];
+  for (let number = 1; number <= 200; number += 1) {
+    while (await step());
+    phone.platform.finish(number);
+    if (number !== 10 && number !== 200) continue;
+    while (await step());
+    const [before, calls] = [asked, phone.platform.calls.length];
+    assert.equal(await step(), false);
+    assert.equal(await agent.participant.awaitsWords(), true, "of the round that is open");
+    found.push([asked - before, phone.platform.calls.length - calls]);
+  }
+  assert.deepEqual(found[0], found[1]);
+  assert.ok(found[0][0] < 60, `${found[0][0]} questions to the store`);
 });

@@ -3,10 +3,11 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 
 import { limitsOf } from "#web/phone/protocol/bundle.js";
-import { concat, equal, fromHex, sha256, u32, utf8 } from "#web/phone/protocol/bytes.js";
+import { bind, equal, fromHex, sha256, u32, utf8 } from "#web/phone/protocol/bytes.js";
 import { placeOf } from "#web/phone/protocol/chain.js";
 import * as errors from "#web/phone/protocol/errors.js";
 import { keysOf } from "#web/phone/protocol/keys.js";
+import { leavesOf, u64 } from "#web/phone/protocol/leaves.js";
 import { decode } from "#web/phone/protocol/messages.js";
 import { verify } from "#web/phone/protocol/seal.js";
 
@@ -81,16 +82,18 @@ export function definitionOf({ task, settings, parameters }) {
  */
 export async function receiveUpload(task, bundle, bytes, { round, base, signing }) {
   /** @type {import("#web/phone/protocol/messages.js").FieldType[]} */
-  const types = ["text", "bytes", "bytes", "text", "bytes", "bytes", "bytes", "bytes", "bytes", "bytes"];
+  const types = ["text", "bytes", "bytes", "text", "bytes", "bytes", "bytes", "bytes", "bytes", "bytes", "bytes"];
   const fields = decode(53, types, bytes, limitsOf(task, bundle).upload);
-  const [name, number, from, who, digest, sealed, signature, salt, samples, shares] = fields;
+  const [name, number, from, who, digest, sealed, signature, salt, samples, leaves, shares] = fields;
   const lengths = [shares, samples, sealed, number, digest, signature, salt].map((field) => field.length);
   const expected = [(task.parameters * bundle.ringBits) / 8, task.countBytes, 80, 4, 32, 64, 32];
   if (lengths.join() !== expected.join()) throw new errors.LengthMismatch("a field has another length");
   if (name !== task.task) throw new errors.DocumentError("another task");
   if (!equal(number, u32(round))) throw new errors.RoundNotOpen("another round");
   if (!equal(from, base)) throw new errors.WrongBase("another model");
-  if (!equal(digest, await sha256(concat(salt, samples, shares)))) throw new errors.BadSignature("another hash");
+  if (!equal(leaves, leavesOf(shares))) throw new errors.BadSignature("other leaves");
+  const hashed = await sha256(bind("crowdfl shares 1", salt, samples, u64(shares.length), leaves));
+  if (!equal(digest, hashed)) throw new errors.BadSignature("another hash");
   await verify(signing(who), placeOf(task, round, base)("crowdfl upload 1", utf8(who), digest, sealed), signature);
   return { who, digest, sealed, signature, samples, shares };
 }

@@ -1,5 +1,6 @@
 // Every case of vectors/ that a phone meets, good and bad, byte for byte.
 import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
 import { test } from "node:test";
 
 import { parseRecord, readPublication } from "#web/phone/protocol/average.js";
@@ -13,6 +14,7 @@ import { makeClaim, openReward } from "#web/phone/protocol/rewards.js";
 import { elementBytes, expand, littleEndian, minusElements, signedDifference } from "#web/phone/protocol/ring.js";
 import { openSealed, sealTo } from "#web/phone/protocol/seal.js";
 import { sharesTask } from "#web/phone/protocol/settings.js";
+import { leavesOf } from "#web/phone/protocol/leaves.js";
 import { makeUpload } from "#web/phone/protocol/upload.js";
 import { definitionOf, keysFrom, pairOf, publicOf, receiveUpload, refuses, vectors } from "./support.js";
 
@@ -67,6 +69,13 @@ test("the task, its ring and its first base are those of the vectors", () => {
   assert.deepEqual([bundle.ringBits, task.payment, hex(start.base)], [40, BigInt(MESSAGES.payment), MESSAGES.base]);
   assert.deepEqual(start.weights, integers(MESSAGES.initial));
 });
+
+for (const { label, bytes, leaves } of MESSAGES.leaves) {
+  test(`the leaves of ${bytes} bytes`, () => {
+    const made = createHash("shake256", { outputLength: bytes }).update(`crowdfl message vectors 1: ${label}`).digest();
+    assert.equal(hex(leavesOf(new Uint8Array(made))), leaves);
+  });
+}
 
 for (const given of MESSAGES.uploads) {
   test(`the upload of ${given.who} is made again byte for byte, its seal too`, async () => {

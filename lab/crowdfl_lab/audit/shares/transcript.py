@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from crowdfl.crypto.leaves import leaves_of
 from crowdfl.crypto.sealing import ReaderKey
 from crowdfl.crypto.shares.expansion import expand
 from crowdfl.crypto.shares.ring import Words
@@ -166,7 +167,10 @@ class _Hashes:
         own = self.ring.decode(expanded_update(seed, place, _VICTIM, self.shape.share_bytes))
         shares = self.ring.encode(self.ring.of_signed(integers.astype(np.int64)) - own)
         count = (PEOPLE[who] - expanded_samples(seed, place, _VICTIM)) % REWARD_MODULUS
-        return any(share_digest(salt, count.to_bytes(16, "little"), shares) == digest for salt in self.salts)
+        return any(
+            share_digest(salt, count.to_bytes(16, "little"), len(shares), leaves_of(shares)) == digest
+            for salt in self.salts
+        )
 
     def average(self) -> Finding:
         """Everything that CSP knows is tried for the seed of SP's mask, whose hash it sees."""

@@ -9,6 +9,7 @@ from itertools import product
 from pathlib import Path
 
 from crowdfl.crypto.compute import Backend, Threads
+from crowdfl_lab.bench.compare.served import served_system
 from crowdfl_lab.bench.compare.simulators import Simulator, measure_simulators, simulator_rows, simulator_table
 from crowdfl_lab.bench.compare.systems import (
     PEERS,
@@ -107,6 +108,9 @@ def measure_systems(
         shares = Shares(settings, rewards=rewards, reference=reference)
         say(f"{shares.name}: whole rounds")
         yield shares.system()
+        if settings.serves and not reference:
+            say(f"{shares.name}: the same, served")
+            yield served_system(settings, shares, say)
     say("paper, two small rounds")
     yield paper_system(settings, threads)
     for peer, name in PEERS.items():
@@ -195,6 +199,11 @@ def _beside_others(known: Mapping[str, System]) -> Iterator[Row]:
 def _beside_itself(known: Mapping[str, System]) -> Iterator[Row]:
     own = [known[key] for key in ("shares", "shares_rewards")]
     for one in own:
+        if (served := known.get(f"{one.key}_served")) is not None:
+            target = Target("at most 1.5", "ratio", at_most=1.5)
+            row = Row(served.key, "both servers, served", served.figures["servers"], target, note=one.name)
+            yield row.over(Reference("the protocol alone", one.figures["servers"]), "served / protocol")
+    for one in own:
         target = Target("no extra time", "ratio", at_most=1.05)
         row = Row(f"{one.key}_dropped", "both servers, 30% dropped", one.figures["dropped"], target, note=one.name)
         yield row.over(Reference("nobody dropped", one.figures["servers"]), "dropped / whole")
@@ -235,7 +244,7 @@ def _memory(memory: Sequence[MemoryOfServers]) -> Iterator[Row]:
 
 
 def _draw(canvas: Canvas, systems: Sequence[System]) -> None:
-    shown = [system for system in systems if not system.missing]
+    shown = [system for system in systems if "upload" in system.figures]
     values = {
         title: [sum(system.figures[column].value for column in columns) for system in shown]
         for title, columns in _PANELS.items()

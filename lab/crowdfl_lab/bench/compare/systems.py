@@ -4,9 +4,9 @@ Of CrowdFL, a participant at full size on one core; the servers of `hardened` on
 of `shares` whole, of everyone and of those who are left when some drop out.
 """
 
-import hashlib
 import json
 import subprocess
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,6 +18,7 @@ import numpy as np
 
 from crowdfl.crypto.coins import Coins
 from crowdfl.crypto.compute import Backend, Threads
+from crowdfl.crypto.leaves import leaves_of
 from crowdfl.crypto.paillier.pctd import FreshRandomizers
 from crowdfl.crypto.paillier.vector import CipherVector
 from crowdfl.crypto.randomness import SEED_BYTES
@@ -107,6 +108,7 @@ class CompareSettings(BenchSettings):
     norm: float = 5.0  # of its updates, at most
     memory_crowd: int = 1000  # uploads while the memory of its servers is measured, with so many lanes
     memory_lanes: int = 1024
+    serves: bool = True  # rows through SP and CSP as processes, over HTTPS
     simulated: tuple[SimulatedCrowd, ...] = (
         SimulatedCrowd(10_000, 1000, 200, 6, 0.0015),
         SimulatedCrowd(277_006, 100, 36, 3, 0.012),
@@ -233,7 +235,7 @@ def plain_system(settings: CompareSettings) -> System:
     after, upload = timed_call(lambda: models[0].astype("<f4").tobytes())
     result, crowds = average(settings.participants), (settings.participants, settings.present)  # the rest is timed warm
     taken = turns({crowd: partial(average, crowd) for crowd in crowds}, settings.reads)
-    server, dropped = (taken[crowd].median for crowd in crowds)
+    server, dropped = (median(taken[crowd].cpu) for crowd in crowds)
     before, read = timed_call(lambda: np.frombuffer(result, dtype="<f4").astype(np.float64))
     true = fedavg([models[i % _DISTINCT] for i in range(settings.participants)], [100] * settings.participants)
     seconds = {"before": before, "after": after, "sp": server, "servers": server, "dropped": dropped}
@@ -402,7 +404,7 @@ class Shares:
     def __init__(self, settings: CompareSettings, *, rewards: bool, reference: bool = False) -> None:
         self.settings = settings
         self.rewards = rewards
-        self.recorder = RoundRecorder(keep_messages=True)
+        self.recorder = RoundRecorder(keep_messages=True, clock=time.process_time)
         self.key = "shares_reference" if reference else "shares_rewards" if rewards else "shares"
         self.name = (
             f"shares, {'checks and rewards' if rewards else 'no checks, no rewards'}" + ", a reference" * reference
@@ -482,11 +484,11 @@ class Shares:
 
         def once() -> None:
             for _ in range(self.settings.participants):
-                hashlib.sha256(share).digest()
+                leaves_of(share)
                 sums.add(share)
                 sums.add(expand(bytes(SEED_BYTES), b"floor", len(share)))
 
-        return min(timed_call(once)[0] for _ in range(self.settings.reads))
+        return min(turns({"once": once}, self.settings.reads)["once"].cpu)
 
     def _common(self, number: int) -> workload.Floats:
         return self.weights + self._update(10**6 + number)

@@ -12,6 +12,7 @@ from pathlib import Path
 from crowdfl.cli.doctor.check import ONCE, DoctorCheck, checked, fail, ok, warn
 from crowdfl.cli.doctor.credentials import requester_credentials, server_credentials
 from crowdfl.cli.doctor.held import held_checks
+from crowdfl.cli.doctor.looks import looks_checks
 from crowdfl.errors import (
     CrowdFLError,
     GuardMissing,
@@ -61,6 +62,7 @@ def _server(settings: ServiceSettings) -> Iterator[DoctorCheck]:
             yield checked("cluster", lambda: _cluster(settings))
         yield from _service("KGC", _link(settings, settings.kgc.url), settings.kgc_key)
     if isinstance(settings, SpSettings):
+        yield from looks_checks(settings)
         yield from _service("CSP", _link(settings, settings.csp.url), None)
     yield from server_credentials(settings)
 

@@ -118,7 +118,11 @@ class BaseSp(KeyedSide):
     def upload_bytes(self) -> int:
         return form_bytes(self.party.public, self._length)
 
-    def refusals(self, uploads: Sequence[tuple[str, bytes]]) -> list[CrowdFLError | None]:
+    def head_bytes(self) -> int:
+        return self.upload_bytes()
+
+    def refusals(self, uploads: Sequence[tuple[str, bytes]], *, heads: bool = False) -> list[CrowdFLError | None]:
+        del heads  # an upload is all head
         return self.party.refusals((upload for _, upload in uploads), self._unchecked)
 
     def reply_form(self, request: bytes) -> ReplyForm:

@@ -284,7 +284,8 @@ class HardenedSp(PaidSp, BaseSp):
     def upload_bytes(self) -> int:
         return upload_bytes(self.party.public, self._length)
 
-    def refusals(self, uploads: Sequence[tuple[str, bytes]]) -> list[CrowdFLError | None]:
+    def refusals(self, uploads: Sequence[tuple[str, bytes]], *, heads: bool = False) -> list[CrowdFLError | None]:
+        del heads
         unsigned = [self._unsigned(who, upload) for who, upload in uploads]
         good = [pair for pair, refusal in zip(uploads, unsigned, strict=True) if refusal is None]
         others = iter(super().refusals(good))

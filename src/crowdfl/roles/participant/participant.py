@@ -5,7 +5,6 @@ bytes, so that it is the same upload.
 """
 
 import contextlib
-import hashlib
 import json
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -80,6 +79,7 @@ from crowdfl.protocols.profile import (
     Tools,
 )
 from crowdfl.protocols.registry import profile_named
+from crowdfl.protocols.uploads import upload_digest
 from crowdfl.reasons import Reason
 from crowdfl.roles.participant.chain import KeptChain
 from crowdfl.roles.participant.claims import Claiming
@@ -649,7 +649,7 @@ class Participant:
         if self.sp_key is None:
             return None
         found = Receipt.open(receipt, self.sp_key)
-        sent = hashlib.sha256(upload).hexdigest()
+        sent = upload_digest(upload)
         if found != Receipt(self.task, number, self.keys.who, sent, found.late, found.unused):
             raise DocumentError(
                 f"the platform's receipt is not for this upload of round {number}: keep it and complain"

@@ -133,6 +133,7 @@ class SpOptions:
     max_joins: int = 2**31 - 1  # places of a task that SP gives out in an hour
     payer: bytes = b""  # whom participants tell where to be paid
     push_hosts: Sequence[str] = ()  # that reminders may go to
+    looks_per_second: float = 50.0  # of all idle phones of a task together
     min_claim_window: float = 86400.0  # seconds: the least time to claim in that a task with rewards must give
     events: Events = ignore_event
     around_step: Callable[[str], AbstractContextManager[object]] = lambda _task: nullcontext()  # a step of a task

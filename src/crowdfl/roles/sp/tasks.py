@@ -30,10 +30,16 @@ from crowdfl.roles.sp.core import ENDED, UNDER_WAY, LedgerPorts, SpCore, require
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.settings import require_claim_window
 
-_LOOKS_A_SECOND = 50.0
+_UNEVEN = 1.5  # times the shortest, so that a crowd that comes at once spreads out
 _LONGEST_REST = 1800.0  # seconds: the plan may change, and a phone ends with its battery
+
 Abort = Callable[[str, Round], None]
 """Give an open round up, in a transaction that its caller holds."""
+
+
+def longest_turn(active: int, looks_per_second: float) -> float:
+    """Seconds until so many idle phones have all looked, if none asks more often than it is told."""
+    return _UNEVEN * active / looks_per_second
 
 
 def cancel_task(ports: LedgerPorts, task: str, ending: Tombstone, abort: Abort | None = None) -> None:
@@ -254,12 +260,12 @@ class Tasks:
         return opening if opening > self._core.now() else None
 
     def _come_back(self, task: str, found: TaskStatus) -> float:
-        """In how many seconds a phone with nothing to do looks again: each is told another moment, as many a second as SP
-        answers with ease, and all of them within half a round's window."""
+        """In how many seconds a phone with nothing to do looks again: each is told another moment, so that all of them
+        together look as often a second as SP is set to answer, whatever the window."""
         opening = self._next_round(task, found)
         wait = 0.0 if opening is None else min(opening - self._core.now(), _LONGEST_REST)
-        spread = min(found.active / _LOOKS_A_SECOND, self._core.definition(task).settings.window / 2)
-        return round(wait + random_between(spread / 2, spread), 1)
+        latest = longest_turn(found.active, self._core.options.looks_per_second)
+        return round(wait + random_between(latest / _UNEVEN, latest), 1)
 
     def _time_to_claim(self, task: str, found: TaskStatus) -> float | None:
         """Seconds until the unclaimed is returned; None before the end, and while the clock is in doubt.

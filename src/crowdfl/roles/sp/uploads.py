@@ -9,16 +9,18 @@ together. What a process has added up is lost with it, and added up again by the
 """
 
 import contextlib
-import hashlib
 import math
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Literal
 
 from crowdfl.crypto.compute import Read, Work, run_work
+from crowdfl.crypto.leaves import leaves_of
+from crowdfl.crypto.own_files import Mark, OwnFiles
 from crowdfl.errors import (
     AlreadyCounted,
     BadSignature,
@@ -43,6 +45,7 @@ from crowdfl.protocols.capabilities import (
 )
 from crowdfl.protocols.profile import ChecksClaims, SpProtocol, Tools
 from crowdfl.protocols.registry import profile_named
+from crowdfl.protocols.uploads import Head, upload_digest
 from crowdfl.roles.ports import Blobs
 from crowdfl.roles.records import Round, RoundState, TaskState, Upload, UploadContext, taking_uploads
 from crowdfl.roles.sp.core import ENDED, SpCore, reference_name, require_running
@@ -58,15 +61,32 @@ def upload_name(task: str, number: int, digest: str) -> str:
     return f"{task}/rounds/{number}/uploads/{digest}"
 
 
+CHECKED = OwnFiles()
+"""What this process has checked of uploads, by their names in the store: none is hashed twice."""
+
+
 def read_upload(blobs: Blobs, name: str) -> bytes:
     """An upload as it was acknowledged: it is validated once, so that a file altered since must not pass."""
     try:
         upload = blobs.get(name)
     except NotReady:
         raise UploadDamaged(f"the file of upload {name} is missing") from None
-    if not name.endswith(f"/{hashlib.sha256(upload).hexdigest()}"):
+    known = CHECKED.knows(name, upload)
+    if known is None and (known := _is_whole(upload, name.rpartition("/")[2])):
+        CHECKED.keep(name, [CHECKED.mark(upload)])
+    if not known:
         raise UploadDamaged(f"the file of upload {name} was altered")
     return upload
+
+
+def _is_whole(upload: bytes, digest: str) -> bool:
+    """Whether an upload that this process has not seen yet is the one of this name."""
+    try:
+        head = Head.of(upload)
+    except FormatError:
+        return False
+    pieces = memoryview(upload)[len(head.data) :]
+    return head.digest == digest and len(pieces) == head.total and leaves_of(pieces) == head.leaves
 
 
 @dataclass(frozen=True)
@@ -264,15 +284,17 @@ UploadOutcome = tuple[Upload, Literal["new", "again", "unused"]] | CrowdFLError
 
 @dataclass(frozen=True)
 class PendingUpload:
-    """An upload that nobody has looked at yet, of a participant who signed for it."""
+    """An upload that nobody has looked at yet, of a participant who signed for it; of one in a file, its head."""
 
     who: str
     upload: bytes = field(repr=False)
-    digest: str  # SHA-256 of the upload, in hex: its name
+    digest: str  # its name
+    file: Path | None = None  # where all of it lies, its pieces held against their leaves
+    marks: Sequence[Mark] = ()  # by which this process knows that file again
 
     @classmethod
     def of(cls, who: str, upload: bytes) -> "PendingUpload":
-        return cls(who, upload, hashlib.sha256(upload).hexdigest())
+        return cls(who, upload, upload_digest(upload))
 
 
 @dataclass
@@ -310,6 +332,10 @@ class Uploads:
         """Bytes of an upload of this task: a longer body is refused before it is read."""
         return self._aggregators.checking(task).upload_bytes()
 
+    def head(self, task: str) -> int:
+        """Bytes of an upload's head."""
+        return self._aggregators.checking(task).head_bytes()
+
     def one(self, task: str, number: int, who: str, upload: bytes) -> Upload:
         (received,) = self.receive(task, number, [PendingUpload.of(who, upload)])
         if isinstance(received, CrowdFLError):
@@ -345,21 +371,35 @@ class Uploads:
     def _check(self, task: str, number: int, arrivals: Sequence[Arrival]) -> None:
         """Refuse bytes that are not an upload of this task and round."""
         side = self._aggregators.checking(task, number, [one.sent.who for one in arrivals])
-        refusals = side.refusals([(one.sent.who, one.sent.upload) for one in arrivals])
-        for one, refusal in zip(arrivals, refusals, strict=True):
-            one.outcome = refusal
+        for in_file in (False, True):
+            group = [one for one in arrivals if (one.sent.file is not None) is in_file]
+            refusals = side.refusals([(one.sent.who, one.sent.upload) for one in group], heads=in_file) if group else []
+            for one, refusal in zip(group, refusals, strict=True):
+                one.outcome = refusal
 
     def _write(self, task: str, number: int, arrivals: Sequence[Arrival]) -> None:
         """Each under its name; where other bytes have it, that damaged file hinders no other upload."""
-        files = {upload_name(task, number, one.sent.digest): one.sent.upload for one in arrivals}
+        whole = {upload_name(task, number, one.sent.digest): one for one in arrivals if one.sent.file is None}
         try:
-            self._ports.blobs.put_all(files)
+            self._ports.blobs.put_all({name: one.sent.upload for name, one in whole.items()})
         except Conflict:
-            for one in arrivals:
-                try:
-                    self._ports.blobs.put(upload_name(task, number, one.sent.digest), one.sent.upload)
-                except Conflict as damage:
-                    one.outcome = damage
+            for name, one in whole.items():
+                self._put(name, one)
+        for one in arrivals:
+            name = upload_name(task, number, one.sent.digest)
+            if one.sent.file is not None:
+                self._put(name, one)
+            if one.outcome is None:
+                CHECKED.keep(name, one.sent.marks or [CHECKED.mark(one.sent.upload)])
+
+    def _put(self, name: str, one: Arrival) -> None:
+        try:
+            if one.sent.file is None:
+                self._ports.blobs.put(name, one.sent.upload)
+            else:
+                self._ports.blobs.put_file(name, one.sent.file)
+        except Conflict as damage:
+            one.outcome = damage
 
     def _take(self, task: str, number: int, arrivals: Sequence[Arrival]) -> None:
         """Into the round, if it is still open and still has room: the bytes were checked meanwhile.

@@ -21,6 +21,7 @@ from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.envelope import from_base64url
 from crowdfl.documents.signed import ConsentReceipt, digest_of
 from crowdfl.errors import Forbidden, TaskUnreadable
+from crowdfl.protocols.uploads import upload_digest
 from crowdfl.roles.records import StoredDeposit, StoredPayment
 from crowdfl.roles.sp.people import compliance, consent_rows
 from crowdfl.roles.sp.platform import Sp
@@ -207,11 +208,16 @@ def _add_requester_routes(
     async def reference(
         request: Request, task: TaskId, number: Number, caller: Annotated[Signed, Depends(by_owner)]
     ) -> None:
-        """What a round's uploads are compared with, of a task with a reference; the first one stands."""
+        """What a round's uploads are compared with, of a task with a reference: signed by its name. The first one stands."""
         limit = await to_thread.run_sync(sp.uploads.limit, task)
-        async with spooled(request, limit, folder) as body:
-            caller.require_body(body.digest)
-            await to_thread.run_sync(lambda: sp.uploads.reference(task, number, body.read()), limiter=large)
+
+        def take(body: Body) -> None:
+            upload = body.read()
+            caller.require_body(upload_digest(upload))
+            sp.uploads.reference(task, number, upload)
+
+        async with spooled(request, limit, folder, over=lambda _chunk: None) as body:
+            await to_thread.run_sync(take, body, limiter=large)
 
     @app.get("/v1/tasks/{task}/ledger", dependencies=owner)
     def ledger(task: TaskId) -> dict[str, Any]:

@@ -26,16 +26,29 @@ from fastapi.routing import APIRoute
 from prometheus_client import Counter
 from pydantic import Field
 
+from crowdfl.crypto.leaves import Leaf
+from crowdfl.crypto.own_files import Mark
 from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.signed import Receipt
-from crowdfl.errors import Conflict, Forbidden, LimitExceeded, NotReady, ServiceUnavailable, Truncated
+from crowdfl.errors import (
+    BadSignature,
+    Conflict,
+    Forbidden,
+    FormatError,
+    LimitExceeded,
+    NotReady,
+    ServiceUnavailable,
+    Truncated,
+)
+from crowdfl.protocols.uploads import Head, upload_digest
 from crowdfl.roles.records import Upload
 from crowdfl.roles.sp.platform import Sp
-from crowdfl.roles.sp.uploads import PendingUpload
+from crowdfl.roles.sp.uploads import CHECKED, PendingUpload
 from crowdfl.services.http.app_factory import ServiceMetrics
 from crowdfl.services.http.auth import opened_by
 from crowdfl.services.http.bodies import (
     IN_MEMORY,
+    Body,
     Form,
     Number,
     TaskId,
@@ -130,10 +143,11 @@ _STALE_SECONDS = 7 * 24 * 3600.0
 _PLACE = re.compile("[0-9a-f]{64}/[1-9][0-9]{0,5}/[0-9a-f]{20}")
 _Place = tuple[str, int]  # task and round
 Offset = Annotated[int, Query(ge=0, le=2**40)]
+Digest = Annotated[str, Query(pattern="^[0-9a-f]{64}$")]
 
 
 class Finished(Form):
-    """The SHA-256 of a whole upload, in hex."""
+    """The name of a whole upload, in hex."""
 
     digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
@@ -142,29 +156,37 @@ class Finished(Form):
 class UnfinishedUploads:
     """Uploads that come in pieces: one unfinished upload per participant and task, on disk, resumed at its length.
 
-    A piece is appended once it has arrived whole and fits its signature. Nothing here is acknowledged: what a crash damages,
-    the digest given at the end finds, and the participant starts again.
+    A piece is appended once it has arrived whole and fits its leaf in the head, which comes first and which its sender has
+    signed for. Nothing here is acknowledged: what a crash damages, the leaves find at the end, and all is sent again.
     """
 
     folder: Path
     now: Callable[[], float] = time.time  # of the file system, not of a campaign
+    _marks: dict[Path, list[Mark]] = field(default_factory=dict, repr=False)  # of what this process has checked
 
     def __post_init__(self) -> None:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def offset(self, task: str, number: int, who: str) -> int:
+    def offset(self, task: str, number: int, who: str, digest: str) -> int:
         with suppress(FileNotFoundError):
-            return self._path(task, number, who).stat().st_size
+            return self.path(task, number, who, digest).stat().st_size
         return 0
 
-    def append(self, task: str, number: int, who: str, offset: int, piece: IO[bytes], limit: int) -> int:
+    def head(self, task: str, number: int, who: str, digest: str, length: int) -> bytes:
+        """The head that came first; nothing if it has not come."""
+        with suppress(FileNotFoundError), self.path(task, number, who, digest).open("rb") as file:
+            return file.read(length)
+        return b""
+
+    def append(self, path: Path, offset: int, piece: IO[bytes], limit: int, marks: Sequence[Mark] = ()) -> int:
         """Add a piece at an offset, which is the present length, or 0 to start again; the new length."""
-        with self._open(task, number, who) as file:
+        with self._open(path) as file:
             length = file.seek(0, os.SEEK_END)
             if offset not in (0, length):
                 raise Conflict(f"{length} bytes have arrived, not {offset}: go on from there, or start again at 0")
             if offset + piece.seek(0, os.SEEK_END) > limit:
                 raise LimitExceeded(f"an upload of this task has at most {limit} bytes")
+            known = self._marks.get(path, []) if offset else []
             try:
                 file.truncate(offset)
                 file.seek(offset)
@@ -174,55 +196,165 @@ class UnfinishedUploads:
             except OSError:  # a full disk leaves no half piece behind
                 file.truncate(offset)
                 raise
+            if marks and sum(one.length for one in known) == offset:
+                self._marks[path] = [*known, *marks]
             return file.tell()
 
-    def take(self, task: str, number: int, who: str, digest: str) -> bytes:
+    def take(self, task: str, number: int, who: str, digest: str, head: int, limit: int) -> PendingUpload:
+        """All of it, as its sender has signed; what this process has not held against its leaves is hashed now."""
+        path = self.path(task, number, who, digest)
         try:
-            upload = self._path(task, number, who).read_bytes()
+            with path.open("rb") as file:
+                if head == limit:  # all of an upload of this task is its head
+                    upload = file.read()
+                    if (found := hashlib.sha256(upload).hexdigest()) != digest:
+                        raise _cut(len(upload))
+                    return PendingUpload(who, upload, found)
+                return self._whole(path, file, who, digest, head)
         except FileNotFoundError:
             raise NotReady("nothing of this upload has arrived: send it from offset 0") from None
-        if hashlib.sha256(upload).hexdigest() != digest:
-            raise Truncated(f"the {len(upload)} bytes here have another digest: send the rest, or start again at 0")
-        return upload
 
-    def discard(self, task: str, number: int, who: str) -> None:
-        self._path(task, number, who).unlink(missing_ok=True)
+    def _whole(self, path: Path, file: IO[bytes], who: str, digest: str, length: int) -> PendingUpload:
+        try:
+            head = Head.of(file.read(length))
+        except FormatError:
+            raise _cut(length) from None
+        size = file.seek(0, os.SEEK_END)
+        if head.digest != digest or size != head.length:
+            raise _cut(size)
+        marks = self._marks.get(path, [])
+        if sum(one.length for one in marks) != size:
+            file.seek(0)
+            marks = []
+            for index, part in enumerate(head.parts()):
+                piece, leaf = file.read(part.stop - part.start), Leaf(head.total, index)
+                leaf.update(memoryview(piece)[len(head.data) :] if index == 0 else piece)
+                try:
+                    head.require_leaf(index, leaf)
+                except BadSignature:
+                    raise _cut(size) from None
+                marks.append(CHECKED.mark(piece))
+        return PendingUpload(who, head.data, digest, path, marks)
+
+    def discard(self, task: str, number: int, who: str, digest: str) -> None:
+        self._unlink(self.path(task, number, who, digest))
 
     def forget(self, task: str, who: str) -> None:
         """All of one who takes back what has arrived."""
         for path in self.folder.glob(f"{self.key(task, who)}.*.part"):
-            path.unlink(missing_ok=True)
+            self._unlink(path)
 
     def sweep(self) -> int:
         """Remove what nobody has continued for a week; returns how many."""
         stale = [path for path in self.folder.glob("*.part") if self.now() - path.stat().st_mtime > _STALE_SECONDS]
         for path in stale:
-            path.unlink(missing_ok=True)
+            self._unlink(path)
         return len(stale)
 
     def places(self) -> list[tuple[str, int]]:
         """Whose unfinished upload, as `key` says, and of which round."""
-        found = [path.name.split(".") for path in self.folder.glob("*.*.part")]
-        return [(key, int(number)) for key, number, _ in found if number.isdecimal()]
+        found = [path.name.split(".") for path in self.folder.glob("*.*.*.part")]
+        return [(key, int(number)) for key, number, *_ in found if number.isdecimal()]
 
     def key(self, task: str, who: str) -> str:
         return hashlib.sha256(f"{task} {who}".encode()).hexdigest()[:32]
 
     def remove(self, key: str, number: int) -> None:
-        (self.folder / f"{key}.{number}.part").unlink(missing_ok=True)
+        for path in self.folder.glob(f"{key}.{number}.*.part"):
+            self._unlink(path)
+
+    def path(self, task: str, number: int, who: str, digest: str) -> Path:
+        """Of the upload of this name: of another one nothing is continued."""
+        return self.folder / f"{self.key(task, who)}.{number}.{digest}.part"
 
     @contextmanager
-    def _open(self, task: str, number: int, who: str) -> Iterator[IO[bytes]]:
-        path = self._path(task, number, who)
+    def _open(self, path: Path) -> Iterator[IO[bytes]]:
         for other in self.folder.glob(f"{path.name.split('.')[0]}.*.part"):
             if other != path:
-                other.unlink(missing_ok=True)  # of another round: one unfinished upload each bounds the disk
+                self._unlink(other)  # of another round, or other bytes: one unfinished upload each bounds the disk
         with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # pieces of one upload may come at once, here or in another process
             yield file
 
-    def _path(self, task: str, number: int, who: str) -> Path:
-        return self.folder / f"{self.key(task, who)}.{number}.part"
+    def _unlink(self, path: Path) -> None:
+        self._marks.pop(path, None)
+        path.unlink(missing_ok=True)
+
+
+def _cut(length: int) -> Truncated:
+    return Truncated(f"the {length} bytes here are not the upload that was signed: send the rest, or start again at 0")
+
+
+class _Pieces:
+    """Pieces of an upload on their way, one or several, the first with the head: each is held against its leaf as it ends."""
+
+    def __init__(self, digest: str, head: Head | int, offset: int) -> None:
+        self._digest, self._offset = digest, offset
+        self._begun, self._needs = b"", 0
+        self._head, self._index = Head(b"", b"", 0), 0
+        self._parts: list[slice] = []  # of the upload, that are still to come
+        self.whole: list[int] = []  # bytes of those that have come
+        self._leaf: Leaf | None = None  # of the present one
+        self._left = 0  # bytes of it
+        if isinstance(head, int):
+            self._needs = head
+        else:
+            self._continue(head)
+
+    def _continue(self, head: Head) -> None:
+        """What was signed for is known from here on."""
+        self._head, parts = head, head.parts()
+        starts = [part.start for part in parts]
+        if self._offset not in starts:
+            raise Conflict(
+                f"no piece of this upload begins at {self._offset}: ask how much has arrived, and go on from there"
+            )
+        self._index = starts.index(self._offset)
+        self._parts = parts[self._index :]
+        self._next()
+
+    def _next(self) -> None:
+        part = self._parts[0]
+        self._leaf = Leaf(self._head.total, self._index)
+        self._left = part.stop - max(part.start, len(self._head.data))
+
+    def take(self, chunk: bytes) -> None:
+        rest = memoryview(chunk)
+        if len(self._begun) < self._needs:
+            missing = self._needs - len(self._begun)
+            self._begun, rest = self._begun + bytes(rest[:missing]), rest[missing:]
+            if len(self._begun) < self._needs:
+                return
+            self._continue(self._signed_head())
+        while rest:
+            if self._leaf is None:
+                raise BadSignature("more bytes than this upload has")
+            taken = min(self._left, len(rest))
+            self._leaf.update(rest[:taken])
+            self._left, rest = self._left - taken, rest[taken:]
+            if not self._left:
+                self._end(self._leaf)
+
+    def _end(self, leaf: Leaf) -> None:
+        """Of a piece."""
+        self._head.require_leaf(self._index, leaf)
+        part = self._parts.pop(0)
+        self.whole.append(part.stop - part.start)
+        self._index, self._leaf = self._index + 1, None
+        if self._parts:
+            self._next()
+
+    def _signed_head(self) -> Head:
+        with suppress(FormatError):
+            head = Head.of(self._begun)
+            if head.digest == self._digest and len(head.data) == self._needs:
+                return head
+        raise BadSignature("this upload does not begin with the head that was signed: it was altered")
+
+    def require_whole(self, length: int) -> None:
+        """So many bytes have come, which end where a piece ends."""
+        if length != sum(self.whole):
+            raise BadSignature("this upload was cut off within a piece, or altered")
 
 
 class _Direct(APIRoute):
@@ -252,12 +384,29 @@ class _Reception:
     incoming: UnfinishedUploads
     signing: SigningKey = field(repr=False)
     acknowledged: Counter = field(repr=False)
-    _limits: dict[str, int] = field(default_factory=dict)  # follow from a task's definition alone
+    _limits: dict[str, tuple[int, int]] = field(default_factory=dict)  # follow from a task's definition alone
 
-    async def limit(self, task: str) -> int:
+    async def limits(self, task: str) -> tuple[int, int]:
+        """Bytes of an upload, and of its head."""
         if task not in self._limits:
-            self._limits[task] = await to_thread.run_sync(self.sp.uploads.limit, task)
+            uploads = self.sp.uploads
+            self._limits[task] = await to_thread.run_sync(lambda: (uploads.limit(task), uploads.head(task)))
         return self._limits[task]
+
+    def pieces(self, place: _Place, who: str, digest: str, offset: int, length: int) -> _Pieces:
+        head = self.incoming.head(*place, who, digest, length) if offset else b""
+        if offset and len(head) < length:
+            raise Conflict(f"{len(head)} bytes have arrived, not {offset}: start again at 0")
+        return _Pieces(digest, Head.of(head) if offset else length, offset)
+
+    def append(self, place: _Place, caller: Signed, offset: int, body: Body, limit: int, pieces: _Pieces | None) -> int:
+        marks = []
+        if pieces is not None:
+            pieces.require_whole(body.length)
+            body.file.seek(0)
+            marks = [CHECKED.mark(body.file.read(length)) for length in pieces.whole]
+        path = self.incoming.path(*place, caller.who, caller.digest)
+        return self.incoming.append(path, offset, body.file, limit, marks)
 
     def receive(self, place: _Place, arrivals: Sequence[PendingUpload]) -> list[Response | Exception]:
         outcomes = self.sp.uploads.receive(*place, arrivals)
@@ -269,14 +418,14 @@ class _Reception:
             raise outcome
         return outcome
 
-    def finish(self, place: _Place, who: str, digest: str) -> Response:
+    def finish(self, place: _Place, who: str, digest: str, limits: tuple[int, int]) -> Response:
         known = self.sp.store.upload(*place, who)
         if known is not None and known.digest == digest:  # finished before; the receipt was lost
-            self.incoming.discard(*place, who)
+            self.incoming.discard(*place, who, digest)
             return self._receipt(place, known, "again")
-        upload = self.incoming.take(*place, who, digest)
-        response = self.receive_one(place, PendingUpload(who, upload, digest))
-        self.incoming.discard(*place, who)  # a refused one stays until it is replaced or swept: the refusal may pass
+        limit, head = limits
+        response = self.receive_one(place, self.incoming.take(*place, who, digest, head, limit))
+        self.incoming.discard(*place, who, digest)  # a refused one stays until it is replaced or swept: that may pass
         return response
 
     def _receipt(self, place: _Place, entry: Upload, became: Literal["new", "again", "unused"]) -> Response:
@@ -305,17 +454,24 @@ def add_upload_routes(
     owned = Annotated[Signed, Depends(owner)]
 
     async def put(request: Request, task: TaskId, number: Number, who: Who, caller: owned) -> Response:
-        """A whole upload; the same bytes again are the same upload."""
-        limit = await reception.limit(task)
-        place = (task, number)
-        if limit <= IN_MEMORY:
-            upload = await read_bytes(request, limit)
-            digest = hashlib.sha256(upload).hexdigest()
-            caller.require_body(digest)
-            return await batches.run(place, PendingUpload(who, upload, digest))
-        async with spooled(request, limit, folder) as body:
-            caller.require_body(body.digest)
-            return await heavy(lambda: reception.receive_one(place, PendingUpload(who, body.read(), body.digest)))
+        """A whole upload, signed by its name; the same bytes again are the same upload."""
+        limit, head = await reception.limits(task)
+        if limit > IN_MEMORY:
+            await take_pieces(request, (task, number), caller, 0)
+            return await heavy(reception.finish, (task, number), who, caller.digest, (limit, head))
+        upload = await read_bytes(request, limit)
+        digest = upload_digest(upload)
+        caller.require_body(digest)
+        return await batches.run((task, number), PendingUpload(who, upload, digest))
+
+    async def take_pieces(request: Request, place: _Place, caller: Signed, offset: int) -> int:
+        limit, head = await reception.limits(place[0])
+        pieces = None  # of a task whose uploads are all head
+        if head < limit:
+            pieces = await to_thread.run_sync(reception.pieces, place, caller.who, caller.digest, offset, head)
+        over = pieces.take if pieces else lambda _chunk: None
+        async with spooled(request, limit, folder, over=over) as body:
+            return await heavy(reception.append, place, caller, offset, body, limit, pieces)
 
     app.router.add_api_route(
         _UPLOADS,
@@ -340,26 +496,23 @@ def add_upload_routes(
         }
 
     @app.get(_UPLOADS + "/offset")
-    def offset(task: TaskId, number: Number, who: Who, caller: owned) -> dict[str, int]:
-        """How much of an upload in pieces has arrived."""
-        return {"offset": incoming.offset(task, number, caller.who)}
+    def offset(task: TaskId, number: Number, who: Who, caller: owned, digest: Digest) -> dict[str, int]:
+        """How much of the upload of this name has arrived in pieces."""
+        return {"offset": incoming.offset(task, number, caller.who, digest)}
 
     @app.patch(_UPLOADS, openapi_extra=takes_bytes())
     async def patch(
         request: Request, task: TaskId, number: Number, who: Who, caller: owned, offset: Offset
     ) -> dict[str, int]:
-        """One more piece of an upload."""
-        limit = await reception.limit(task)
-        async with spooled(request, limit, folder) as body:
-            caller.require_body(body.digest)
-            append = partial(incoming.append, task, number, who, offset, body.file, limit)
-            return {"offset": await heavy(append)}
+        """One more piece, or several, of the upload whose name was signed: the first with the head."""
+        return {"offset": await take_pieces(request, (task, number), caller, offset)}
 
     @app.post(_UPLOADS + "/commit", response_class=JSONResponse, openapi_extra=takes_json(Finished))
     async def commit(request: Request, task: TaskId, number: Number, who: Who, caller: owned) -> Response:
         """All pieces have arrived."""
         raw = await read_bytes(request, _COMMIT_LIMIT)
         caller.require_body(hashlib.sha256(raw).hexdigest())
-        return await heavy(partial(reception.finish, (task, number), who, parse(Finished, raw).digest))
+        digest, limits = parse(Finished, raw).digest, await reception.limits(task)
+        return await heavy(reception.finish, (task, number), who, digest, limits)
 
     return incoming

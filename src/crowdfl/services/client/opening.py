@@ -33,6 +33,7 @@ from crowdfl.services.client.transport import Link, Service, SystemClock
 from crowdfl.settings import LEAST_PARTICIPANTS, ParticipantSettings, RequesterSettings
 from crowdfl.storage.atomic import alone_in, read_secret, sync_directory, write_private
 from crowdfl.storage.blobs import FileBlobs
+from crowdfl.storage.known_names import KnownNames
 from crowdfl.storage.pools import RandomizerPool
 from crowdfl.storage.settings_file import read_file
 
@@ -277,7 +278,7 @@ def invited(
         with closing(told(invitation.kgc)) as kgc, closing(SpClient(told(invitation.sp))) as sp:
             person = kind(
                 invitation.task,
-                blobs,
+                blobs if reads else KnownNames(blobs),
                 KgcClient(kgc),
                 sp,
                 invitation.kgc_key,

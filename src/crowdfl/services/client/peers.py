@@ -21,13 +21,14 @@ from crowdfl.errors import (
     WrongProtocol,
 )
 from crowdfl.protocols.profile import ParticipantKeys
+from crowdfl.protocols.uploads import Head, upload_digest
 from crowdfl.roles.kgc import Created
 from crowdfl.roles.records import PaidClaim, PayWord, UsedInvitation
 from crowdfl.services.client.breaker import allow
 from crowdfl.services.client.transport import RESPONSE_LIMIT, Reply, Service, Signer, in_time
 from crowdfl.services.http.wire import OCTETS, REQUEST_HEADER, before_hash, from_base64
 
-_PIECE = 256 * 1024
+_WHOLE = 4 * 2**20  # a longer upload goes in several requests, so that a lost connection costs one of them
 _RESTARTS = 5
 _DEALING_SECONDS = 300.0  # for one file that KGC makes, and until CSP has all of its own
 
@@ -163,7 +164,6 @@ class SpClient:
     """SP, for anyone, a requester with its token and key, or a participant, whose keys may come with each call."""
 
     service: Service
-    whole: int = 256 * 1024  # a longer upload goes in pieces, so that a lost connection costs one of them
 
     def key(self) -> bytes:
         return self.service.call("GET", "/v1/key").hex("key")
@@ -233,7 +233,8 @@ class SpClient:
         return consents
 
     def reference(self, task: str, number: int, upload: bytes) -> None:
-        self.service.call("PUT", f"/v1/tasks/{task}/rounds/{number}/reference", upload, media_type=OCTETS)
+        place, digest = f"/v1/tasks/{task}/rounds/{number}/reference", upload_digest(upload)
+        self.service.call("PUT", place, upload, media_type=OCTETS, digest=digest)
 
     # For whoever sees the platform's bank account.
 
@@ -262,7 +263,7 @@ class SpClient:
 
     def send(self, task: str, number: int, keys: ParticipantKeys, upload: bytes) -> str:
         own = self._as(keys)
-        send = own.upload if len(upload) <= self.whole else own.upload_in_pieces
+        send = own.upload if len(upload) <= _WHOLE else own.upload_in_pieces
         return send(task, number, upload)
 
     def uploaded(self, task: str, number: int, keys: ParticipantKeys | None = None) -> str | None:
@@ -277,21 +278,22 @@ class SpClient:
         return own.service.call("GET", own._place(task, number)).json().get("drawn") is True
 
     def upload(self, task: str, number: int, upload: bytes) -> str:
-        return self.service.call("PUT", self._place(task, number), upload, media_type=OCTETS).text("receipt")
+        """Signed by its name, as its pieces are."""
+        digest, place = upload_digest(upload), self._place(task, number)
+        return self.service.call("PUT", place, upload, media_type=OCTETS, digest=digest).text("receipt")
 
-    def upload_in_pieces(self, task: str, number: int, upload: bytes, piece: int = _PIECE) -> str:
+    def upload_in_pieces(self, task: str, number: int, upload: bytes) -> str:
         """An upload over a bad connection: goes on where it stopped, across calls; the signed receipt."""
-        place = self._place(task, number)
-        digest = hashlib.sha256(upload).hexdigest()
+        place, head = self._place(task, number), Head.of(upload)
         for _ in range(_RESTARTS):
-            self._send_rest(place, upload, piece)
+            self._send_rest(place, upload, head)
             try:
-                return self.service.send_json("POST", f"{place}/commit", {"digest": digest}).text("receipt")
+                return self.service.send_json("POST", f"{place}/commit", {"digest": head.digest}).text("receipt")
             except (NotReady, Truncated) as lost:
-                if self._offset(place) == len(upload):
+                if self._offset(place, head.digest) == len(upload):
                     if isinstance(lost, NotReady):
                         raise  # all bytes wait there: it is the round that has not opened
-                    self.service.call("PATCH", f"{place}?offset=0", b"", media_type=OCTETS)  # other bytes: start again
+                    self._send_piece(place, b"", 0, head)  # damaged there: start again
         raise ServiceUnavailable("SP keeps losing this upload; try again later")
 
     def average(self, task: str, number: int, keys: ParticipantKeys | None = None) -> bytes:
@@ -339,16 +341,20 @@ class SpClient:
     def _place(self, task: str, number: int) -> str:
         return f"/v1/tasks/{task}/rounds/{number}/uploads/{self.who}"
 
-    def _send_rest(self, place: str, upload: bytes, piece: int) -> None:
-        offset = self._offset(place)
-        offset = offset if offset <= len(upload) else 0
-        while offset < len(upload):
-            part = upload[offset : offset + piece]
+    def _send_rest(self, place: str, upload: bytes, head: Head) -> None:
+        ends = {part.start: part.stop for part in head.parts()}
+        offset = self._offset(place, head.digest)
+        while offset != len(upload):
+            offset = offset if offset in ends else 0
+            last = max(end for end in ends.values() if end <= max(ends[offset], offset + _WHOLE))
             try:
-                reply = self.service.call("PATCH", f"{place}?offset={offset}", part, media_type=OCTETS)
-                offset = reply.whole("offset")
+                offset = self._send_piece(place, upload[offset:last], offset, head)
             except Conflict:  # the piece was in, only its answer was lost
-                offset = self._offset(place)
+                offset = self._offset(place, head.digest)
 
-    def _offset(self, place: str) -> int:
-        return self.service.call("GET", f"{place}/offset").whole("offset")
+    def _send_piece(self, place: str, piece: bytes, offset: int, head: Head) -> int:
+        target = f"{place}?offset={offset}"
+        return self.service.call("PATCH", target, piece, media_type=OCTETS, digest=head.digest).whole("offset")
+
+    def _offset(self, place: str, digest: str) -> int:
+        return self.service.call("GET", f"{place}/offset?digest={digest}").whole("offset")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
@@ -92,7 +92,7 @@ class Bearer:
 
     token: str = field(repr=False)
 
-    def headers(self, _method: str, _target: str, _body: bytes, _now: float) -> dict[str, str]:
+    def headers(self, _method: str, _target: str, _body: bytes, _now: float, _digest: str = "") -> dict[str, str]:
         return {"Authorization": f"Bearer {self.token}"}
 
 
@@ -103,8 +103,8 @@ class Signer:
     who: str
     signing: SigningKey
 
-    def headers(self, method: str, target: str, body: bytes, now: float) -> dict[str, str]:
-        proof, digest = _prove(self.signing, method, target, body, now)
+    def headers(self, method: str, target: str, body: bytes, now: float, digest: str = "") -> dict[str, str]:
+        proof, digest = _prove(self.signing, method, target, digest or _digest(body), now)
         return {"Authorization": f'CrowdFL who="{self.who}", {proof}', DIGEST_HEADER: digest}
 
 
@@ -115,12 +115,20 @@ class Owner:
     token: str = field(repr=False)
     signing: SigningKey
 
-    def headers(self, method: str, target: str, body: bytes, now: float) -> dict[str, str]:
-        proof, digest = _prove(self.signing, method, target, body, now)
+    def headers(self, method: str, target: str, body: bytes, now: float, digest: str = "") -> dict[str, str]:
+        proof, digest = _prove(self.signing, method, target, digest or _digest(body), now)
         return {"Authorization": f"Bearer {self.token}", REQUESTER_HEADER: proof, DIGEST_HEADER: digest}
 
 
 Credential = Bearer | Signer | Owner
+
+
+class _Request(NamedTuple):
+    method: str
+    target: str
+    body: bytes
+    media_type: str | None
+    digest: str
 
 
 @dataclass(frozen=True)
@@ -215,21 +223,29 @@ class Service:
     server_time: ServerTime = field(default_factory=ServerTime, repr=False)  # shared by copies of this service
 
     def call(
-        self, method: str, target: str, body: bytes = b"", *, media_type: str | None = None, repeatable: bool = True
+        self,
+        method: str,
+        target: str,
+        body: bytes = b"",
+        *,
+        media_type: str | None = None,
+        repeatable: bool = True,
+        digest: str = "",
     ) -> Reply:
         """One request. A repeatable one is tried again when the connection or the service fails, until the deadline.
 
-        While the breaker is open, and when a request that is being answered has no time left, it fails at once.
+        While the breaker is open, and when a request that is being answered has no time left, it fails at once. `digest` is
+        what a signature is over, if not the hash of the body.
         """
         with self.watch(method, target):
-            return self._call(method, target, body, media_type, repeatable=repeatable)
+            return self._call(_Request(method, target, body, media_type, digest), repeatable=repeatable)
 
-    def _call(self, method: str, target: str, body: bytes, media_type: str | None, *, repeatable: bool) -> Reply:
+    def _call(self, request: "_Request", *, repeatable: bool) -> Reply:
         attempts = in_time(self.retries).start()
         while True:
             if seconds_left() == 0.0:
                 raise ServiceUnavailable(f"{self.http.base_url} was not asked in time: try again later")
-            outcome, asked = self._try(method, target, body, media_type, repeatable=repeatable)
+            outcome, asked = self._try(request, repeatable=repeatable)
             if isinstance(outcome, Reply):
                 return outcome
             if not attempts.wait(asked, partial(self.on_wait, outcome)):
@@ -247,12 +263,10 @@ class Service:
     def close(self) -> None:
         self.http.close()
 
-    def _try(
-        self, method: str, target: str, body: bytes, media_type: str | None, *, repeatable: bool, retimed: bool = False
-    ) -> tuple[Reply | Exception, float]:
+    def _try(self, request: "_Request", *, repeatable: bool, retimed: bool = False) -> tuple[Reply | Exception, float]:
         """A reply, or a failure that may pass and how long the service asks to wait; what does not pass is raised."""
         try:
-            reply = self._guarded(method, target, body, media_type)
+            reply = self._guarded(request)
         except _UNREADABLE as failure:
             # Waiting changes no certificate, and what was sent may have been done.
             lasting = "CERTIFICATE_VERIFY_FAILED" in str(failure)
@@ -263,19 +277,19 @@ class Service:
             return reply, 0.0
         error = error_from(reply.status, _parsed(reply.body))
         if isinstance(error, NotAuthenticated) and not retimed and self._takes_its_time(reply):  # nothing was done
-            return self._try(method, target, body, media_type, repeatable=repeatable, retimed=True)
+            return self._try(request, repeatable=repeatable, retimed=True)
         if reply.status not in _AGAIN or not repeatable:
             raise error
         return error, _seconds(reply.headers.get("retry-after", ""))
 
-    def _guarded(self, method: str, target: str, body: bytes, media_type: str | None) -> Reply:
+    def _guarded(self, request: "_Request") -> Reply:
         """One exchange; the breaker hears whether there was an answer. An error in the services' own form is one."""
         if self.breaker is None:
-            return self._once(method, target, body, media_type)
+            return self._once(request)
         self.breaker.admit()
         answered = False
         try:
-            reply = self._once(method, target, body, media_type)
+            reply = self._once(request)
             answered = reply.status not in _GATEWAY or _is_problem(reply.body)
         except CrowdFLError:
             answered = True
@@ -284,11 +298,12 @@ class Service:
             self.breaker.record(answered=answered)
         return reply
 
-    def _once(self, method: str, target: str, body: bytes, media_type: str | None) -> Reply:
+    def _once(self, request: "_Request") -> Reply:
+        method, target, body, media_type, digest = request
         headers = {PROTOCOL_HEADER: PROTOCOL} | outgoing()
         headers |= {"Content-Type": media_type} if media_type else {}
         if self.credential is not None:
-            headers |= self.credential.headers(method, target, body, self.now() + self.server_time.ahead)
+            headers |= self.credential.headers(method, target, body, self.now() + self.server_time.ahead, digest)
         slow = self.pace is not None and self.read_seconds is not None  # a peer that was given more time
         with (
             paced(self.read_seconds if slow else self.pace),
@@ -349,8 +364,11 @@ class Link:
         return self.open(Owner(token, signing))
 
 
-def _prove(key: SigningKey, method: str, target: str, body: bytes, now: float) -> tuple[str, str]:
-    digest = hashlib.sha256(body).hexdigest()
+def _digest(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
+
+
+def _prove(key: SigningKey, method: str, target: str, digest: str, now: float) -> tuple[str, str]:
     time = str(int(now))
     return f'time="{time}", signature="{key.sign(signed_text(method, target, time, digest)).hex()}"', digest
 

@@ -74,7 +74,15 @@ from crowdfl.protocols.shares.round.manifest import (
 )
 from crowdfl.protocols.shares.round.rewards import RewardMasks, open_envelope, reward_shares
 from crowdfl.protocols.shares.round.steps import MANIFEST, OFFER, CohortCourse, Facts, longest_answer, longest_end
-from crowdfl.protocols.shares.round.upload import UploadBody, parse_upload, require_signed, upload_bytes
+from crowdfl.protocols.shares.round.upload import (
+    UploadBody,
+    head_bytes,
+    parse_head,
+    parse_upload,
+    require_leaves,
+    require_signed,
+    upload_bytes,
+)
 from crowdfl.protocols.shares.round.work import Findings, ShareWork, Stored
 from crowdfl.protocols.shares.shape import Quorum, SharesShape
 from crowdfl.reasons import Reason
@@ -181,15 +189,21 @@ class SharesSp(PaidSp):
     def upload_bytes(self) -> int:
         return upload_bytes(self._shape)
 
+    def head_bytes(self) -> int:
+        return head_bytes(self._shape)
+
     def reply_form(self, request: bytes) -> ReplyForm:
         """Of the step that was asked for last."""
         return ReplyForm(self._talk.longest_answer, partial(StepReply.opened, sha256(request)))
 
-    def refusals(self, uploads: Sequence[tuple[str, bytes]]) -> list[CrowdFLError | None]:
+    def refusals(self, uploads: Sequence[tuple[str, bytes]], *, heads: bool = False) -> list[CrowdFLError | None]:
         found: list[CrowdFLError | None] = []
         for who, upload in uploads:
             try:
-                self._checked(who, upload, validated=False)
+                if heads:
+                    self._require_own(parse_head(upload, self._shape, self._place), who)
+                else:
+                    self._checked(who, upload, validated=False)
                 found.append(None)
             except CrowdFLError as refusal:
                 found.append(refusal)
@@ -197,13 +211,20 @@ class SharesSp(PaidSp):
 
     def _checked(self, who: str, upload: bytes, *, validated: bool) -> UploadBody:
         body = parse_upload(upload, self._shape, self._place)
+        self._require_own(body, who, validated=validated)
+        if not validated:
+            require_leaves(body)
+        return body
+
+    def _require_own(self, body: UploadBody, who: str, *, validated: bool = False) -> None:
+        """Signed by its sender, before anyone goes over its shares."""
         if body.who != who:
             raise BadSignature(f"{who} has sent an upload that is {body.who}'s, or says so")
-        if not validated:
-            if who not in self.roster.signing:
-                raise UnknownParticipant(f"no certified keys of {who}")
-            require_signed(body, self.roster.signing[who])
-        return body
+        if validated:
+            return
+        if who not in self.roster.signing:
+            raise UnknownParticipant(f"no certified keys of {who}")
+        require_signed(body, self.roster.signing[who], self._shape)
 
     def add_all(self, uploads: Mapping[str, bytes], *, validated: bool = False) -> None:
         """Extend the sums; one that is refused keeps the others out too."""
@@ -243,7 +264,8 @@ class SharesSp(PaidSp):
         body = parse_upload(upload, self._shape, self._place)
         if body.who != REQUESTER_NAME:
             raise BadSignature("a reference is the requester's, and this one does not say so")
-        require_signed(body, self._shape.spec.requester)
+        require_signed(body, self._shape.spec.requester, self._shape)
+        require_leaves(body)
         self._reference = body
 
     def _is_counted(self, who: str, entry: ManifestEntry) -> bool:

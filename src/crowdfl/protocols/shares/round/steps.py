@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from crowdfl.crypto.leaves import leaves_bytes
 from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.shares.ring import Ring
 from crowdfl.errors import OutOfTurn
@@ -91,6 +92,11 @@ COUNTED = _number(
     "counted",
     '1, or 0 where `weighting` is "equal" and everyone counts once',
     lambda of: int(of.shape.widths.has_counts),
+)
+LEAVES = _number(
+    "leaves",
+    "32 for each piece of the shares",
+    lambda of: leaves_bytes(of.shape.spec.parameters * of.shape.ring.bytes),
 )
 LANES = _number("lanes", "lanes of the sketch", lambda of: of.shape.widths.lanes)
 SCALAR = _number("scalar", "bytes of a scalar, R / 8", lambda of: of.shape.widths.R // 8)
@@ -195,6 +201,7 @@ UPLOAD = (
     _Field("signature", _SIGNATURE),
     _Field("salt", _SALT),
     _Field("samples", COUNT),
+    _Field("leaves", LEAVES),
     _Field("shares", PARAMETERS * RING),
 )
 """What one participant sends (kind 53)."""

@@ -2,19 +2,21 @@
 
 CSP's share is the expansion of a fresh seed, SP's is the update minus that: each alone is uniform. The seed is sealed with all
 public fields and the hash of SP's share as context, and the participant signs all of it, so that nobody can pair the two
-otherwise, and CSP can check the signature without having seen SP's share. A seed serves one body ever. The hash covers a salt
-that is drawn apart from the seed: CSP, who knows the seed and sees the hash, could otherwise test any guess at an update.
+otherwise, and CSP can check the signature without having seen SP's share. A seed serves one body ever. The hash is of the
+leaves of SP's share (`crypto.leaves`), and of a salt that is drawn apart from the seed: CSP, who knows the seed and sees the
+hash, could otherwise test any guess at an update.
 
 The number of samples is shared beside the update. Where everyone counts once (`weighting = "equal"`) it stays on the device,
 and its share is empty.
 """
 
-import hashlib
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from crowdfl.crypto.leaves import leaves_bytes, leaves_of
 from crowdfl.crypto.randomness import SEED_BYTES, secret_bytes
 from crowdfl.crypto.sealing import ReaderKey, seal_to
 from crowdfl.crypto.shares.expansion import expand
@@ -29,9 +31,10 @@ from crowdfl.errors import (
     SlotOverflow,
     WrongBase,
 )
-from crowdfl.protocols.common.steps import require_fields
-from crowdfl.protocols.messages import Message
-from crowdfl.protocols.shares.chain import HASH_BYTES, ROUND_BYTES, Integers, ModelChain, RoundPlace
+from crowdfl.protocols.common.binding import bind
+from crowdfl.protocols.common.steps import FieldForm, require_fields
+from crowdfl.protocols.messages import LENGTH_BYTES, Message
+from crowdfl.protocols.shares.chain import HASH_BYTES, ROUND_BYTES, Integers, ModelChain, RoundPlace, sha256
 from crowdfl.protocols.shares.round.steps import (
     NAME_BYTES,
     SALT_BYTES,
@@ -42,20 +45,22 @@ from crowdfl.protocols.shares.round.steps import (
     Facts,
 )
 from crowdfl.protocols.shares.shape import SharesShape
+from crowdfl.protocols.uploads import IN_PIECES
 
 
-class UploadBody(Message, kind=53, repr=False):
+class UploadBody(Message, kind=IN_PIECES, repr=False):
     """What a participant sends to SP: all there is from a phone in a round."""
 
     task: str
     number: bytes  # the round, 4 bytes big endian
     base: bytes
     who: str
-    digest: bytes  # SHA-256 of the salt and SP's shares
+    digest: bytes  # of the salt and SP's shares
     sealed: bytes  # the seed of CSP's shares
     signature: bytes
     salt: bytes  # of the hash: 32 fresh bytes, which CSP never sees
     samples: bytes  # SP's share of the number of samples: 16 bytes, little endian; none where everyone counts once
+    leaves: bytes  # of the pieces of the last field
     shares: bytes  # SP's share of the update: little-endian numbers of the task's ring
 
     def __repr__(self) -> str:
@@ -66,10 +71,9 @@ class UploadBody(Message, kind=53, repr=False):
         return RoundPlace(self.task, int.from_bytes(self.number, "big"), self.base)
 
 
-def share_digest(salt: bytes, samples: bytes, shares: bytes) -> bytes:
-    digest = hashlib.sha256(salt + samples)
-    digest.update(shares)
-    return digest.digest()
+def share_digest(salt: bytes, samples: bytes, length: int, leaves: bytes) -> bytes:
+    """Of SP's shares, by their leaves."""
+    return sha256(bind("crowdfl shares 1", salt, samples, length.to_bytes(8, "big"), leaves))
 
 
 def upload_statement(place: RoundPlace, who: str, digest: bytes, sealed: bytes) -> bytes:
@@ -215,25 +219,42 @@ def upload_from_seed(
     shares = shape.ring.encode(rest)
     counted = (samples - expanded_samples(seed, place, who, shape.count_bytes)) % shape.count_modulus
     count = counted.to_bytes(shape.count_bytes, "little")
-    digest = share_digest(salt, count, shares)
+    leaves = leaves_of(shares)
+    digest = share_digest(salt, count, len(shares), leaves)
     sealed = seal_to(csp_sealing, seed, seal_context(place, who, digest))
     signature = signing.sign(upload_statement(place, who, digest, sealed))
     number = place.number.to_bytes(ROUND_BYTES, "big")
-    return UploadBody(place.task, number, place.base, who, digest, sealed, signature, salt, count, shares)
+    return UploadBody(place.task, number, place.base, who, digest, sealed, signature, salt, count, leaves, shares)
+
+
+def head_bytes(shape: SharesShape) -> int:
+    """Of every upload of a task, by a participant whose name has the usual length: what stands before its shares."""
+    fixed = bytes(ROUND_BYTES), bytes(HASH_BYTES), "0" * NAME_BYTES, bytes(HASH_BYTES), bytes(SEALED_BYTES)
+    fields = bytes(SIGNATURE_BYTES), bytes(SALT_BYTES), bytes(shape.count_bytes), bytes(leaves_bytes(shape.share_bytes))
+    return len(UploadBody(shape.spec.name, *fixed, *fields, b"").to_bytes())
 
 
 def upload_bytes(shape: SharesShape) -> int:
-    """The size of every upload of a task, by a participant whose name has the usual length."""
-    fixed = bytes(ROUND_BYTES), bytes(HASH_BYTES), "0" * NAME_BYTES, bytes(HASH_BYTES), bytes(SEALED_BYTES)
-    fields = bytes(SIGNATURE_BYTES), bytes(SALT_BYTES), bytes(shape.count_bytes), b""
-    empty = UploadBody(shape.spec.name, *fixed, *fields)
-    return len(empty.to_bytes()) + shape.share_bytes
+    return head_bytes(shape) + shape.share_bytes
 
 
 def parse_upload(data: bytes, shape: SharesShape, place: RoundPlace) -> UploadBody:
     """The fields of an upload to this round: lengths, task, round and base are right; whose it is, `require_signed` says."""
-    body = UploadBody.from_bytes(data, shape.limits())
-    require_fields(UPLOAD, body, Facts.most(shape))
+    return _required(UploadBody.from_bytes(data, shape.limits()), UPLOAD, shape, place)
+
+
+def parse_head(data: bytes, shape: SharesShape, place: RoundPlace) -> UploadBody:
+    """The same of an upload whose shares are elsewhere: none are in it."""
+    length, end = shape.share_bytes, len(data) - LENGTH_BYTES
+    if int.from_bytes(data[end:], "big") != length:
+        raise LengthMismatch(f"shares of another length than {length} bytes: not of this task")
+    return _required(UploadBody.from_bytes(data[:end] + bytes(LENGTH_BYTES), shape.limits()), UPLOAD[:-1], shape, place)
+
+
+def _required(
+    body: UploadBody, fields: Sequence[FieldForm[Facts]], shape: SharesShape, place: RoundPlace
+) -> UploadBody:
+    require_fields(fields, body, Facts.most(shape))
     if body.task != place.task:
         raise DocumentError("this upload is for another task")
     if body.place.number != place.number:
@@ -245,8 +266,14 @@ def parse_upload(data: bytes, shape: SharesShape, place: RoundPlace) -> UploadBo
     return body
 
 
-def require_signed(body: UploadBody, key: bytes) -> None:
-    """SP's shares are those that the participant has signed for."""
-    if share_digest(body.salt, body.samples, body.shares) != body.digest:
+def require_leaves(body: UploadBody) -> None:
+    """SP's shares are those whose leaves stand before them: the one pass over them."""
+    if leaves_of(body.shares) != body.leaves:
+        raise BadSignature("the shares of this upload are not those that its leaves are of")
+
+
+def require_signed(body: UploadBody, key: bytes, shape: SharesShape) -> None:
+    """The leaves are those that the participant has signed for."""
+    if share_digest(body.salt, body.samples, shape.share_bytes, body.leaves) != body.digest:
         raise BadSignature("the shares of this upload are not those that its hash is of")
     verify(key, upload_statement(body.place, body.who, body.digest, body.sealed), body.signature)

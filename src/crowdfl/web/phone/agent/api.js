@@ -1,13 +1,14 @@
 // KGC and SP as a participant sees them: the port of the participant's part of services/client/peers.py.
 
-import { fromBase64, hex, sha256 } from "../protocol/bytes.js";
+import { fromBase64 } from "../protocol/bytes.js";
 import { Conflict, NotReady, Truncated } from "../protocol/errors.js";
+import { headOf } from "../protocol/leaves.js";
 import { MODEL_LIMIT, OCTETS, Service, unusable } from "./transport.js";
 
 /** @typedef {import("../protocol/bytes.js").Bytes} Bytes */
 /** @typedef {import("../protocol/keys.js").Keys} Keys */
 
-const PIECE = 256 * 1024; // a lost connection costs one of them
+const WHOLE = 256 * 1024; // a longer upload goes in pieces: a lost connection costs one of them
 const RESTARTS = 5;
 const LONGEST_NOTE = 500; // characters
 /** Where somebody's money stands, as `PayState` of roles/records.py. @type {readonly PayState[]} */
@@ -35,7 +36,7 @@ export const PAY_STATES = ["earned", "claimed", "no_destination", "waiting", "pa
 
 /**
  * @typedef {object} PlatformOptions
- * @property {number} [piece] Bytes.
+ * @property {number} [piece] Bytes, of what has no leaves.
  * @property {number} [whole] A longer upload goes in pieces.
  */
 
@@ -47,8 +48,8 @@ export class Platform {
   constructor(sp, kgc, fetch = globalThis.fetch.bind(globalThis), options = {}) {
     this._sp = new Service(sp, fetch, options);
     this._kgc = new Service(kgc, fetch, options);
-    this._piece = options.piece ?? PIECE;
-    this._whole = options.whole ?? PIECE;
+    this._piece = options.piece;
+    this._whole = options.whole ?? WHOLE;
   }
 
   /**
@@ -105,8 +106,9 @@ export class Platform {
    */
   async send(task, number, keys, upload, onSent = () => {}) {
     const target = place(task, number, keys);
-    if (upload.length > this._whole) return this._sendInPieces({ target, keys, upload, onSent });
-    return (await this._sp.call({ method: "PUT", target, body: upload, mediaType: OCTETS, keys })).text("receipt");
+    const head = await headOf(upload, this._piece);
+    if (upload.length > this._whole) return this._sendInPieces({ target, keys, upload, head, onSent });
+    return (await this._sp.call({ method: "PUT", target, body: upload, mediaType: OCTETS, keys, digest: head.digest })).text("receipt");
   }
 
   /** The digest of this participant's upload that SP holds. @param {string} task @param {number} number @param {Keys} keys */
@@ -189,8 +191,7 @@ export class Platform {
 
   /** @param {Sending} sending @returns {Promise<string>} */
   async _sendInPieces(sending) {
-    const { target, keys, upload } = sending;
-    const digest = hex(await sha256(upload));
+    const { target, keys, upload, head: { digest } } = sending;
     for (let start = 0; start < RESTARTS; start++) {
       await this._sendRest(sending);
       try {
@@ -207,14 +208,15 @@ export class Platform {
 
   /** @param {Sending} sending */
   async _sendRest(sending) {
-    const { upload, onSent } = sending;
+    const { upload, head: { parts }, onSent } = sending;
+    const ends = new Map(parts.map(({ start, end }) => [start, end]));
     let offset = await this._offset(sending);
-    if (offset > upload.length) offset = 0;
-    for (let tries = 2 * Math.ceil(upload.length / this._piece) + RESTARTS; offset < upload.length; tries--) {
+    for (let tries = 2 * parts.length + RESTARTS; offset !== upload.length; tries--) {
       if (!tries) throw losing();
+      if (!ends.has(offset)) offset = 0;
       onSent(offset);
       try {
-        offset = await this._sendPiece(sending, offset, upload.subarray(offset, offset + this._piece));
+        offset = await this._sendPiece(sending, offset, upload.subarray(offset, ends.get(offset)));
       } catch (conflict) {
         if (!(conflict instanceof Conflict)) throw conflict;
         offset = await this._offset(sending); // the piece was in, only its answer was lost
@@ -223,18 +225,18 @@ export class Platform {
   }
 
   /** @param {Sending} sending @param {number} offset @param {Bytes} body */
-  async _sendPiece({ target, keys }, offset, body) {
-    const request = { method: "PATCH", target: `${target}?offset=${offset}`, body, mediaType: OCTETS, keys };
+  async _sendPiece({ target, keys, head: { digest } }, offset, body) {
+    const request = { method: "PATCH", target: `${target}?offset=${offset}`, body, mediaType: OCTETS, keys, digest };
     return (await this._sp.call(request)).whole("offset");
   }
 
   /** @param {Sending} sending */
-  async _offset({ target, keys }) {
-    return (await this._sp.call({ method: "GET", target: `${target}/offset`, keys })).whole("offset");
+  async _offset({ target, keys, head: { digest } }) {
+    return (await this._sp.call({ method: "GET", target: `${target}/offset?digest=${digest}`, keys })).whole("offset");
   }
 }
 
-/** @typedef {{target: string, keys: Keys, upload: Bytes, onSent: (sent: number) => void}} Sending */
+/** @typedef {{target: string, keys: Keys, upload: Bytes, head: import("../protocol/leaves.js").Head, onSent: (sent: number) => void}} Sending */
 
 function losing() {
   return unusable("SP keeps losing this upload: try again later");

@@ -96,10 +96,11 @@ export class Holdings {
 
   /** Rounds before this one that an upload was made for, and of which neither CSP's record nor its end is here. @param {number} before */
   async wordless(before) {
-    const made = new Set([...(await this.rounds("trained")), ...(await this.rounds("receipt")), ...(await this.rounds("lost-receipt"))]);
-    const earlier = [...made].filter((number) => number < before).sort((a, b) => a - b);
-    const known = await Promise.all(earlier.map((number) => this.hasAny(number, "record", "end")));
-    return earlier.filter((_, place) => !known[place]);
+    const names = (await this.store.keys(this.task, "rounds/")).map((name) => name.split("/"));
+    const having = (/** @type {string[]} */ ...kinds) => new Set(names.filter(([, , kind]) => kinds.includes(kind)).map(([, number]) => Number(number)));
+    const known = having("record", "end");
+    const made = [...having("trained", "receipt", "lost-receipt")];
+    return made.filter((number) => number < before && !known.has(number)).sort((a, b) => a - b);
   }
 
   /**

@@ -34,6 +34,9 @@ export class Participant {
     this.payTo = new PayTo(this.context);
     this.claims = new Claims(this.context);
     this.state = "running"; // the task's, when this participant last looked
+    /** @type {Map<number, string>} By round, the state in which nothing of it can be due any more. */
+    this._settled = new Map();
+    this._epoch = ""; // SP's, when this page last looked
     this.comeBack = 0; // seconds after that look until the platform wants the next one, if there is nothing to do
     this._platform = this.context.platform;
     this._hasQuit = false;
@@ -233,8 +236,30 @@ export class Participant {
     await this.model.requireForward(status);
     await this.uploads.comeBack(status);
     let did = false;
-    for (const round of status.rounds) did = (await this._orStop(() => this._stepRound(round, status, trainer))) || did;
+    const isAsBefore = this._epoch === `${status.epoch} ${status.dropped}`;
+    if (!isAsBefore) this._settled.clear(); // SP was restored, or has dropped uploads
+    this._epoch = `${status.epoch} ${status.dropped}`;
+    for (const round of status.rounds) {
+      if (this._settled.get(round.number) === round.state) continue;
+      const news = await this._orStop(() => this._stepRound(round, status, trainer));
+      if (!news && (await this._isSettled(round))) this._settled.set(round.number, round.state);
+      did = news || did;
+    }
     return did;
+  }
+
+  /**
+   * Whether nothing of a round can be due any more, however often this page looks: a walk through all rounds each time would
+   * make a look dearer with every round.
+   * @param {Status["rounds"][number]} round
+   */
+  async _isSettled({ number, state }) {
+    if (await this.kept.hasAny(number, "upload")) return false;
+    if (state === "aborted") return (await this.kept.hasAny(number, "end", "given-up")) || !(await this.kept.hasMade(number));
+    if (state !== "rewarded" || !(await this.kept.hasAny(number, "average", "record"))) return false;
+    if ((await this.kept.hasMade(number)) && !(await this.kept.hasAny(number, "record"))) return false;
+    const isOpen = (await this.rewards.arePaid()) && (await this.kept.hasEarned(number));
+    return !isOpen || this.kept.hasAny(number, "reward", "no-reward");
   }
 
   /** @param {Status["rounds"][number]} round @param {Status} status @param {Trainer} trainer */

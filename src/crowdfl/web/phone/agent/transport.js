@@ -26,6 +26,7 @@ const NEWS = 60; // a smaller difference is no reason for a refusal
  * @property {Bytes} [body]
  * @property {string} [mediaType]
  * @property {Keys} [keys] Signed with these.
+ * @property {string} [digest] What the signature is over, if not the hash of the body.
  * @property {number} [limit] Bytes of the answer that are read.
  * @property {boolean} [repeatable] Tried again when the connection or the service fails; the default.
  */
@@ -111,8 +112,9 @@ export class Service {
   }
 
   /** @param {Request} request */
-  async _once({ method, target, body, mediaType, keys, limit = RESPONSE_LIMIT }) {
-    const proof = keys ? await signedHeaders(keys, method, target, body ?? new Uint8Array(), this._now() + this._time.ahead) : {};
+  async _once({ method, target, body, mediaType, keys, digest, limit = RESPONSE_LIMIT }) {
+    const now = this._now() + this._time.ahead;
+    const proof = keys ? await signedHeaders(keys, method, target, body ?? new Uint8Array(), now, digest) : {};
     const timeout = AbortSignal.timeout(SECONDS * 1000);
     const response = await this.fetch(this.url + target, {
       method,

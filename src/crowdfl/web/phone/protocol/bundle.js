@@ -2,6 +2,7 @@
 
 import { concat, sha256, utf8 } from "./bytes.js";
 import { FormatError, KeyMismatch } from "./errors.js";
+import { leavesBytes } from "./leaves.js";
 import { limitsFor, SAMPLES_BYTES } from "./limits.js";
 import { decode } from "./messages.js";
 import { elementBytes } from "./ring.js";
@@ -65,5 +66,7 @@ export function requireRing(task, bundle) {
  */
 export function limitsOf(task, bundle) {
   const { parameters, countBytes: count, maxParticipants: people } = task;
-  return limitsFor({ parameters, ring: elementBytes(bundle.ringBits), count, people, reward: 2 * SAMPLES_BYTES, audiences: 2 });
+  const ring = elementBytes(bundle.ringBits);
+  const leaves = leavesBytes(parameters * ring);
+  return limitsFor({ parameters, ring, count, leaves, people, reward: 2 * SAMPLES_BYTES, audiences: 2 });
 }

@@ -4,6 +4,7 @@
 import { base64url, concat, fromBase64url, fromHex, hex, sha256, text, utf8 } from "./bytes.js";
 import { DocumentError, FormatError, KeyMismatch } from "./errors.js";
 import { signingPair } from "./keys.js";
+import { uploadDigest } from "./leaves.js";
 import { MOST_DEVICES } from "./limits.js";
 import { decode } from "./messages.js";
 import { isSigned, openSealed, sign, verify } from "./seal.js";
@@ -267,7 +268,7 @@ export async function openEnrolled(sealed, info, keys, kgcKey) {
  */
 export async function checkReceipt(document, spKey, { task, round, who, upload }) {
   const receipt = /** @type {Receipt} */ (await openDocument(document, "receipt", spKey));
-  const digest = hex(await sha256(upload));
+  const digest = await uploadDigest(upload);
   if (receipt.task !== task || receipt.round !== round || receipt.who !== who || receipt.digest !== digest) {
     throw new DocumentError(`the platform's receipt is not for this upload of round ${round}: keep it and complain`);
   }

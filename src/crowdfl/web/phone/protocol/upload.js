@@ -1,9 +1,10 @@
 // An upload, as protocols/shares/round/upload.py: SP's shares of the update in the clear, and the seed of CSP's, sealed to CSP.
 
-import { concat, sha256, u32, utf8 } from "./bytes.js";
+import { bind, sha256, u32, utf8 } from "./bytes.js";
 import { lengthBound, requireRing } from "./bundle.js";
 import { chainWeights, placeOf } from "./chain.js";
 import { LengthMismatch, NotFinite, NothingToContribute, SlotOverflow } from "./errors.js";
+import { leavesOf, u64 } from "./leaves.js";
 import { SALT_BYTES, SEED_BYTES } from "./limits.js";
 import { encode } from "./messages.js";
 import { elementBytes, expand, fromLittleEndian, Integers64, minusElements, toLittleEndian } from "./ring.js";
@@ -43,10 +44,11 @@ export async function makeUpload(task, bundle, keys, chain, weights, samples, ro
   const theirSamples = await expand(seed, place("crowdfl share 1 samples", who), task.countBytes);
   const shares = minusElements(integers, theirs, bundle.ringBits);
   const count = toLittleEndian(BigInt(samples) - fromLittleEndian(theirSamples), task.countBytes);
-  const digest = await sha256(concat(salt, count, shares));
+  const leaves = leavesOf(shares);
+  const digest = await sha256(bind("crowdfl shares 1", salt, count, u64(shares.length), leaves));
   const sealed = await sealTo(bundle.cspSealing, seed, place("crowdfl share seed 1", who, digest), ephemeral);
   const signature = await sign(keys, place("crowdfl upload 1", who, digest, sealed));
-  const fields = [task.task, u32(round), chain.base, keys.who, digest, sealed, signature, salt, count, shares];
+  const fields = [task.task, u32(round), chain.base, keys.who, digest, sealed, signature, salt, count, leaves, shares];
   return { bytes: encode(KIND, fields), clipped, scaled };
 }
 
