@@ -80,7 +80,11 @@ def test_the_form_has_every_setting_and_the_page_words_for_each():
 
 
 def test_a_start_says_what_the_command_line_says_of_the_same_task(browser, tmp_path):
-    (tmp_path / "task.toml").write_text(template)
+    """But for the pay: the page suggests a fixed amount, which people are told; a task file begins with a budget."""
+    fixed = re.sub(r"^budget = .*\n", "", template, flags=re.MULTILINE)
+    assert fixed != template
+    fixed = fixed.replace("[shares]\n", '[shares]\npay = "fixed"\neach = "2.00"\nbonus = "1.00"\n')
+    (tmp_path / "task.toml").write_text(fixed)
     told = json.loads(call("task", "explain", tmp_path / "task.toml", "--json").out)
     starts = {one["name"]: one["values"] for one in browser.get("form").json()["starts"]}
     answer = browser.post("explain", {"values": starts["watch"]}).json()
