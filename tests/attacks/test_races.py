@@ -15,7 +15,7 @@ from crowdfl.protocols.hardened.manifest import manifest_of, upload_statement
 from crowdfl.protocols.hardened.prirwd import LanesRequest, rows_a_message
 from crowdfl.roles.records import PaidClaim, PaymentState
 from crowdfl.roles.sp.core import SpOptions
-from crowdfl.roles.sp.money import resolve_payment
+from crowdfl.roles.sp.payments import resolve_payment
 from tests.attacks.cheating import BUDGET, WEIGHTS, honest_uploads, paid_desk, sp_side
 from tests.hosts import Desk, test_tools
 

@@ -20,7 +20,7 @@ from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.records import DepositState, PaymentState, RoundState, StoredPayment, TaskState
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.ledger import REQUESTER, Ledger, participant_account
-from crowdfl.roles.sp.money import resolve_payment
+from crowdfl.roles.sp.payments import resolve_payment
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.disks import Disk, MemoryDisk
 from crowdfl.simulation.host import Host

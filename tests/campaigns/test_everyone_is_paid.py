@@ -23,7 +23,7 @@ from crowdfl.roles.records import DepositState, DisputeState, PaymentState, Roun
 from crowdfl.roles.sp.claims import resolve_dispute
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.ledger import REQUESTER, Ledger, participant_account
-from crowdfl.roles.sp.money import resolve_payment
+from crowdfl.roles.sp.payments import resolve_payment
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.roles.sp.uploads import PendingUpload
 from crowdfl.settings import PlanSettings, TaskSettings

@@ -31,7 +31,7 @@ from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.records import DepositState, PaymentState, RoundState, StoredPayment, TaskState
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, Ledger, earned_account, participant_account, round_account
-from crowdfl.roles.sp.money import resolve_payment
+from crowdfl.roles.sp.payments import resolve_payment
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.settings import TaskSettings, to_millionths
 from crowdfl.simulation.faults import Crash, Point

@@ -37,7 +37,7 @@ from crowdfl.roles.retention import Retention, secrets_of
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.end_notices import EndNotices
 from crowdfl.roles.sp.ledger import REQUESTER as PAYER
-from crowdfl.roles.sp.money import resolve_payment
+from crowdfl.roles.sp.payments import resolve_payment
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.settings import PlanSettings, TaskSettings, to_millionths

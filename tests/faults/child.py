@@ -31,7 +31,8 @@ from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.records import DepositState, PaymentState, StoredPayment, TaskState
 from crowdfl.roles.requester import Requester, own_key
 from crowdfl.roles.sp.core import LedgerPorts
-from crowdfl.roles.sp.money import Deposits, resolve_payment
+from crowdfl.roles.sp.deposits import Deposits
+from crowdfl.roles.sp.payments import resolve_payment
 from crowdfl.services import run, server
 from crowdfl.services.apps import sp_uploads as batches
 from crowdfl.services.apps.sp_uploads import Batches

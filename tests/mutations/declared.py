@@ -665,7 +665,7 @@ MONEY = (
     off("the amount of a claim", "protocols/claims.py", "found != amount", FALSE_CLAIM),
     off(
         "a payment without a destination",
-        "roles/sp/money.py",
+        "roles/sp/payments.py",
         "is_open and state is PaymentState.PAID and not (note or payment.attempts or _has_place(store, payment))",
         "tests/roles/test_pay_to.py::test_everyone_says_the_same_of_money_and_paid_means_paid",
     ),
@@ -1103,7 +1103,7 @@ PHONES = (
     ),
 )
 
-PAYS, PAYMENTS, PAYOUT = "roles/payer.py", "tests/roles/test_payer.py::", "roles/sp/money.py"
+PAYS, PAYMENTS, PAYOUT = "roles/payer.py", "tests/roles/test_payer.py::", "roles/sp/payments.py"
 PAID, ATTESTED = "tests/storage/test_payments.py::", "tests/roles/test_attested.py::"
 PAYOUTS = (
     off(
@@ -1223,7 +1223,7 @@ PAYOUTS = (
     ),
     off(
         "a destination that no claim can name",
-        PAYOUT,
+        "roles/sp/payees.py",
         "_is_paid_out(store, task, who) or (is_over and known.named != destination_name(sealed))",
         "tests/roles/test_pay_to.py::test_it_is_erased_once_its_owner_is_paid_out_and_not_before",
     ),
@@ -1247,7 +1247,7 @@ PAYOUTS = (
     ),
     off(
         "the currency of a deposit",
-        PAYOUT,
+        "roles/sp/deposits.py",
         "currency != meant",
         "tests/roles/test_deposits.py::test_money_in_another_currency_is_refused_by_name",
     ),

@@ -10,7 +10,8 @@ from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.records import EndedBy, PaymentState, Tombstone
 from crowdfl.roles.sp.core import LedgerPorts
-from crowdfl.roles.sp.money import Deposits, resolve_payment
+from crowdfl.roles.sp.deposits import Deposits
+from crowdfl.roles.sp.payments import resolve_payment
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.roles.sp.tasks import cancel_task
 from crowdfl.roles.sp.time import ClockWatch, OperatorClock, confirm_clock

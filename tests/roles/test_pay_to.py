@@ -26,8 +26,8 @@ from crowdfl.protocols.claims import PayStatement
 from crowdfl.protocols.messages import Limits
 from crowdfl.roles.payer import PayerRecord
 from crowdfl.roles.records import PaymentState, PayState
-from crowdfl.roles.sp.money import resolve_payment
 from crowdfl.roles.sp.operator import payment_rows
+from crowdfl.roles.sp.payments import resolve_payment
 from crowdfl.services.background.workers import PayoutCommand
 from crowdfl.settings import DAY
 from tests.cli.program import call

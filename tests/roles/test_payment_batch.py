@@ -10,8 +10,8 @@ from crowdfl.documents.pain001 import NAMESPACE
 from crowdfl.documents.payment_batch import Result, open_batch, read_results, results_text, seal_batch
 from crowdfl.errors import Conflict, FormatError, NoDestination, SealBroken
 from crowdfl.roles.records import PayState
-from crowdfl.roles.sp.money import take_results
 from crowdfl.roles.sp.operator import due_rows
+from crowdfl.roles.sp.payments import take_results
 from tests.cli.program import call
 from tests.roles.test_pay_to import ANN, BOB, OTHER, PAYER, desk, office  # noqa: F401 -- fixtures
 

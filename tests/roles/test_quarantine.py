@@ -12,8 +12,8 @@ from crowdfl.roles.records import PaymentState, RoundState, StoredPayment, TaskS
 from crowdfl.roles.restored import end_doubtful_csp, end_doubtful_sp, mark_restored_sp
 from crowdfl.roles.retention import WhyHeld
 from crowdfl.roles.sp.core import SpOptions
-from crowdfl.roles.sp.money import Payments
 from crowdfl.roles.sp.operator import held_rows
+from crowdfl.roles.sp.payments import Payments
 from crowdfl.settings import DAY
 from crowdfl.storage.sql import SqlStore
 from tests.hosts import BUDGET, Desk, moved_by, small_definition

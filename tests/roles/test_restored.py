@@ -37,7 +37,7 @@ from crowdfl.roles.restored import (
     reconcile,
 )
 from crowdfl.roles.sp.core import SpOptions
-from crowdfl.roles.sp.money import resolve_payment
+from crowdfl.roles.sp.payments import resolve_payment
 from crowdfl.storage.database_copy import copy_database
 from tests.attacks.cheating import honest_uploads
 from tests.hosts import BUDGET, HARDENED, Desk, FileDisk, heard, raising, test_tools

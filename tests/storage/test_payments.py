@@ -17,7 +17,7 @@ from crowdfl.errors import Conflict, NoDestination, PaymentFailed, PaymentUnknow
 from crowdfl.roles.ports import ManualClock, SpStore
 from crowdfl.roles.records import PaymentState, StoredPayment, StoredTask, TaskState
 from crowdfl.roles.sp.core import SpOptions
-from crowdfl.roles.sp.money import Payments, resolve_payment
+from crowdfl.roles.sp.payments import Payments, resolve_payment
 from crowdfl.services.background.workers import PayoutCommand
 from crowdfl.settings import TaskSettings
 

@@ -38,7 +38,9 @@ RAISED = {  # of these, what they raise, and how they say how far they have come
     "protocols/shares/widths.py": ("_sketched", "_narrow_enough"),
     "roles/requester.py": (),
     "roles/sp/claims.py": ("resolve_dispute",),
-    "roles/sp/money.py": (),
+    "roles/sp/deposits.py": (),
+    "roles/sp/payees.py": (),
+    "roles/sp/payments.py": (),
     "roles/sp/operator.py": ("require_reason",),
     "settings.py": (
         *("TaskSettings", "PlanSettings", "TrainingSettings", "ConsentSettings", "QuestionSettings", "TaskFile"),

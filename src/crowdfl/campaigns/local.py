@@ -229,7 +229,7 @@ class OwnServers(Servers):
 
     def fund(self, task: str, millionths: int, currency: str, name: str | None) -> str:
         """Announced, and confirmed as SP's operator does once the money is there."""
-        from crowdfl.roles.sp.money import Deposits
+        from crowdfl.roles.sp.deposits import Deposits
         from crowdfl.services.run import open_books
         from crowdfl.settings import SpSettings
         from crowdfl.storage.settings_file import read_service

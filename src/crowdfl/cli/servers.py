@@ -292,7 +292,7 @@ def list_deposits(settings: SettingsPath, task: _AnyTask = None, as_json: Json =
 @deposit_app.command("confirm")
 def confirm_deposit(settings: SettingsPath, task: _PaidTask, name: _Name, amount: _Amount, currency: _Currency) -> None:
     """Say that the money is there; from then on it can fund rounds. Safe to repeat."""
-    from crowdfl.roles.sp.money import Deposits
+    from crowdfl.roles.sp.deposits import Deposits
     from crowdfl.services.run import open_books
     from crowdfl.storage.settings_file import read_service
 
@@ -304,7 +304,7 @@ def confirm_deposit(settings: SettingsPath, task: _PaidTask, name: _Name, amount
 @deposit_app.command("reject")
 def reject_deposit(settings: SettingsPath, task: _PaidTask, name: _Name) -> None:
     """Say that no such money came in. Safe to repeat."""
-    from crowdfl.roles.sp.money import Deposits
+    from crowdfl.roles.sp.deposits import Deposits
     from crowdfl.services.run import open_books
     from crowdfl.storage.settings_file import read_service
 
@@ -367,7 +367,7 @@ def results(
 ) -> None:
     """Take in what became of a batch: all of it, or nothing. Safe to repeat."""
     from crowdfl.documents.payment_batch import read_results
-    from crowdfl.roles.sp.money import take_results
+    from crowdfl.roles.sp.payments import take_results
     from crowdfl.services.run import open_books
     from crowdfl.storage.settings_file import read_service
 
@@ -391,7 +391,7 @@ def resolve(
     ] = "",
 ) -> None:
     """Say what became of a payment that is unknown, or that you made yourself."""
-    from crowdfl.roles.sp.money import resolve_payment
+    from crowdfl.roles.sp.payments import resolve_payment
     from crowdfl.services.run import open_books
     from crowdfl.storage.settings_file import read_service
 

@@ -30,7 +30,7 @@ from crowdfl.roles.records import (
 )
 from crowdfl.roles.sp.core import ENDED, UNDER_WAY, LedgerPorts
 from crowdfl.roles.sp.ledger import ESCROW, Ledger
-from crowdfl.roles.sp.money import PAID_BEFORE, RESTORED, resolve_payment
+from crowdfl.roles.sp.payments import PAID_BEFORE, RESTORED, resolve_payment
 from crowdfl.roles.sp.tasks import cancel_task, give_up_round
 
 _OPEN = (PaymentState.PENDING, PaymentState.RUNNING)

@@ -15,8 +15,8 @@ from starlette.responses import JSONResponse, StreamingResponse
 
 from crowdfl.errors import CrowdFLError, SettingsError
 from crowdfl.roles.sp.claims import resolve_dispute
-from crowdfl.roles.sp.money import resolve_payment
 from crowdfl.roles.sp.operator import OperatorActions, require_reason, retry_round
+from crowdfl.roles.sp.payments import resolve_payment
 from crowdfl.services.http import logs
 from crowdfl.services.http.bodies import SMALL_LIMIT, Form, Number, TaskId, Who, json_body
 from crowdfl.services.run import SpParts

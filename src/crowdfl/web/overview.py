@@ -31,8 +31,8 @@ from crowdfl.roles.records import (
 )
 from crowdfl.roles.sp.core import ENDED
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, Ledger
-from crowdfl.roles.sp.money import waits_for_destination
 from crowdfl.roles.sp.operator import OperatorActions
+from crowdfl.roles.sp.payees import waits_for_destination
 from crowdfl.roles.waiting import operator_waits_for
 from crowdfl.services.client.breaker import Breaker, BreakerState
 from crowdfl.services.run import SpParts

@@ -29,7 +29,8 @@ from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.records import DisputeState, PaidClaim, PayWord, StoredDispute, StoredTask, TaskState, unclaimed_from
 from crowdfl.roles.sp.core import ENDED, UNDER_WAY, LedgerPorts, SpCore
 from crowdfl.roles.sp.ledger import Ledger, disputed_account, earned_account, owed_account, unused_account
-from crowdfl.roles.sp.money import book_instalment, keep_statement, offer_destination, pay_words
+from crowdfl.roles.sp.payees import keep_statement, offer_destination
+from crowdfl.roles.sp.payments import book_instalment, pay_words
 from crowdfl.roles.sp.results import read_result
 from crowdfl.roles.sp.rounds import find_envelope
 from crowdfl.roles.sp.uploads import RoundAggregators

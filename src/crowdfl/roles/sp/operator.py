@@ -25,7 +25,8 @@ from crowdfl.roles.records import (
 from crowdfl.roles.retention import Held
 from crowdfl.roles.sp.core import ENDED, LedgerPorts
 from crowdfl.roles.sp.ledger import Ledger
-from crowdfl.roles.sp.money import PAID_BEFORE, waits_for_destination
+from crowdfl.roles.sp.payees import waits_for_destination
+from crowdfl.roles.sp.payments import PAID_BEFORE
 from crowdfl.roles.sp.results import has_publication
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.roles.sp.tasks import Abort, cancel_task, give_up_round

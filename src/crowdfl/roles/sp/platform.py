@@ -19,8 +19,9 @@ from crowdfl.roles.records import Round, RoundState, StoredTask, TaskState, Uplo
 from crowdfl.roles.sp.claims import Claims
 from crowdfl.roles.sp.closing import Closing
 from crowdfl.roles.sp.core import SpCore, SpOptions, SpPorts
+from crowdfl.roles.sp.deposits import Deposits
 from crowdfl.roles.sp.extension import Extension
-from crowdfl.roles.sp.money import Deposits, Payments
+from crowdfl.roles.sp.payments import Payments
 from crowdfl.roles.sp.people import People
 from crowdfl.roles.sp.recruiting import Recruiting
 from crowdfl.roles.sp.reminders import Reminders

@@ -12,7 +12,7 @@ from crowdfl.roles.sp.core import SpCore
 from crowdfl.roles.sp.csp_link import forget_replies
 from crowdfl.roles.sp.extension import Extension
 from crowdfl.roles.sp.ledger import BONUSES, ESCROW, Ledger, earned_account
-from crowdfl.roles.sp.money import erase_destination, waits_for_destination
+from crowdfl.roles.sp.payees import erase_destination, waits_for_destination
 from crowdfl.roles.sp.results import has_publication, read_result
 from crowdfl.roles.sp.rounds import RoundSteps, rewarded_people
 from crowdfl.roles.sp.uploads import RoundAggregators

@@ -1,9 +1,6 @@
-"""Deposits and payments.
+"""Payments, each made once.
 
-A requester announces a deposit, and it counts once whoever runs SP has seen the money and confirms it. Until then it funds no
-round and is never refunded. Every step can be repeated.
-
-A payment is made once, by the operator's own program, beside the rounds. It is an instalment: a row, made with the movements of
+A payment is made by the operator's own program, beside the rounds. It is an instalment: a row, made with the movements of
 the claim that adds it. Where to pay is kept by person, with CSP's newest statement, and the payer checks both.
 
 A process takes a payment (pending -> running) before it runs the program, keeps its lease while the program runs, and finishes
@@ -17,101 +14,34 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from crowdfl.documents.destination import destination_name
 from crowdfl.documents.payment_batch import Result
 from crowdfl.errors import (
     Conflict,
     CrowdFLError,
-    DepositRefused,
     NoDestination,
     PaymentFailed,
     PaymentUnknown,
     SettingsError,
     StoreUnavailable,
-    UnknownDeposit,
     UnknownPayment,
-    WrongCurrency,
 )
-from crowdfl.protocols.claims import PayStatement
 from crowdfl.retry import Backoff, no_jitter, retry
 from crowdfl.roles.ports import SpStore
 from crowdfl.roles.records import (
-    DepositState,
     PaymentState,
     PayState,
     PayWord,
-    StoredDeposit,
     StoredPayment,
     StoredTask,
-    TaskState,
     payment_key,
 )
-from crowdfl.roles.sp.core import LedgerPorts, SpOptions, require_running
+from crowdfl.roles.sp.core import LedgerPorts, SpOptions
 from crowdfl.roles.sp.ledger import Ledger
-
-
-class Deposits:
-    """`announce` is the requester's; `confirm` and `reject` are the operator's, and nobody else's."""
-
-    def __init__(self, ports: LedgerPorts) -> None:
-        self._ports = ports
-
-    def announce(self, task: str, name: str, amount: int) -> None:
-        with self._ports.store.transaction():  # or the task could end in between
-            state = self._ports.store.task(task).state
-            try:
-                known = self._ports.store.deposit(task, name)
-            except UnknownDeposit:
-                require_running(state)
-                now = self._ports.clock.now()
-                self._ports.store.add_deposit(StoredDeposit(task, name, amount, DepositState.PENDING, now))
-                return
-            if known.amount != amount:
-                raise Conflict(f"deposit {name!r} was announced with another amount: choose another name")
-            if known.state is DepositState.REJECTED:
-                raise DepositRefused(f"deposit {name!r} was rejected by the platform: ask its operator why")
-
-    def confirm(self, task: str, name: str, amount: int, currency: str) -> None:
-        """The money is there. Amount and currency are those that came in: others than were announced are refused."""
-        with self._ports.store.transaction():
-            meant = self._ports.store.task(task).opened.settings.currency
-            if currency != meant:
-                raise WrongCurrency(
-                    f"task {task} is paid in {meant}, and {currency} is confirmed for deposit {name!r}: reject it"
-                )
-            known = self._ports.store.deposit(task, name)
-            if known.amount != amount:
-                raise DepositRefused(
-                    f"deposit {name!r} was announced as {known.amount} millionths, and {amount} are confirmed: "
-                    "reject it, and let the requester announce what it paid under another name"
-                )
-            if self._decide(known, DepositState.CONFIRMED):
-                self._credit(task, name, amount)
-
-    def reject(self, task: str, name: str) -> None:
-        """No such money came in."""
-        with self._ports.store.transaction():
-            self._decide(self._ports.store.deposit(task, name), DepositState.REJECTED)
-
-    def _decide(self, known: StoredDeposit, state: DepositState) -> bool:
-        """False if this was decided before."""
-        if known.state is state:
-            return False
-        if known.state is not DepositState.PENDING:
-            raise DepositRefused(f"deposit {known.name!r} was {known.state} before, and that is final")
-        self._ports.store.decide_deposit(replace(known, state=state, decided_at=self._ports.clock.now()))
-        return True
-
-    def _credit(self, task: str, name: str, amount: int) -> None:
-        """Into escrow; of a task whose books are closed, back to the requester at once."""
-        ledger = Ledger(self._ports.store.movements(task))
-        ledger.post(deposit := ledger.deposit(name, amount))
-        self._ports.store.post(task, deposit)
-        if self._ports.store.task(task).state == TaskState.SETTLED:
-            self._ports.store.post(task, ledger.refund(f"deposit {name}"))
-
+from crowdfl.roles.sp.payees import erase_destination, waits_for_destination
 
 RESTORED = "SP was restored from a backup and may have paid this before; check with your bank"
+
+
 PAID_BEFORE = "paid before SP was restored from a backup, as its operator says"
 
 
@@ -139,59 +69,27 @@ def book_instalment(
     store.add_payment(payment)
 
 
-def keep_statement(store: SpStore, said: PayStatement) -> None:
-    """CSP's newest word for the payer, and the destination that it names, if that is here. The caller holds a transaction."""
-    known = store.payee(said.task, said.participant)
-    named = said.destination
-    if said.sequence >= known.sequence:
-        here = [one for one in (known.offered, known.destination) if one and destination_name(one) == named]
-        where = here[0] if here else b""
-        newer = replace(known, statement=said.to_bytes(), sequence=said.sequence, named=named, destination=where)
-        store.change_payee(known, newer)
-
-
-def offer_destination(store: SpStore, task: str, who: str, sealed: bytes) -> None:
-    """Where somebody wants to be paid, sealed to the payer; what is paid goes there once CSP's statement names it."""
-    with store.transaction():
-        known = store.payee(task, who)
-        is_over = store.task(task).state == TaskState.SETTLED
-        if _is_paid_out(store, task, who) or (is_over and known.named != destination_name(sealed)):
-            raise Conflict(
-                "claims have ended: what this task owes you goes where you last said in one, and nowhere else"
-            )
-        here = sealed if known.named == destination_name(sealed) else known.destination
-        store.change_payee(known, replace(known, offered=sealed, destination=here))
-
-
-def erase_destination(store: SpStore, task: str, who: str) -> None:
-    """Once the task will pay its owner nothing more. The caller holds a transaction."""
-    known = store.payee(task, who)
-    if (known.offered or known.destination) and _is_paid_out(store, task, who):
-        store.change_payee(known, replace(known, offered=b"", destination=b""))
-
-
-def _is_paid_out(store: SpStore, task: str, who: str) -> bool:
-    is_over = store.task(task).state == TaskState.SETTLED
-    return is_over and all(one.state is PaymentState.PAID for one in store.instalments(task, who))
-
-
-def waits_for_destination(store: SpStore, task: str) -> Callable[[str], bool]:
-    """Of whom the payer does not know yet where to pay: nobody, where nobody is asked."""
-    if not store.task(task).opened.payer:
-        return lambda _who: False
-    ready = {who for who, known in store.payees(task).items() if known.destination}
-    return lambda who: who not in ready
-
-
 _RESTS = Backoff(first=60.0, longest=6 * 3600.0, jitter=no_jitter)
+
+
 _OPEN = (PaymentState.PENDING, PaymentState.RUNNING)
+
+
 _RESOLVED = {
     "paid": (PaymentState.PAID, (PaymentState.UNKNOWN, PaymentState.PENDING)),
     "again": (PaymentState.PENDING, (PaymentState.UNKNOWN,)),
 }
+
+
 _DIED = "the process that ran it has ended; check with your bank"
+
+
 _STOPPED = "SP was stopped while it ran; check with your bank"
+
+
 _FAULT = "the payout program could not be followed; check with your bank"
+
+
 _LONGEST_ERROR = 200
 
 
