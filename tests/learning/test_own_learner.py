@@ -1,6 +1,7 @@
 """Learners that users bring: found, constructed, tried before anyone joins, and each mistake named."""
 
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from crowdfl.errors import OwnCodeError, SettingsError
 from crowdfl.learning.learning_curve import learning_curve
 from crowdfl.learning.models.learner import ModelScores, Training
-from crowdfl.learning.models.own_code import code_file, load_code
+from crowdfl.learning.models.own_code import code_file, described, load_code
 from crowdfl.learning.plain_rounds import plain_rounds
 from crowdfl.learning.recipe import Recipe
 from crowdfl.learning.training import LocalTrainer
@@ -121,6 +122,16 @@ def test_what_goes_wrong_later_names_the_call(name, said):
     learner, split = made(name), recipe.load("synthetic:1")
     with pytest.raises(OwnCodeError, match=said):
         learning_curve(recipe, learner, split)
+
+
+def test_the_place_of_an_error_is_the_users_own_wherever_a_library_is_installed(tmp_path):
+    library, own = tmp_path / "site-packages" / "library.py", tmp_path / "own.py"
+    names: dict[str, Any] = {}
+    for path, code in ((library, "def fails():\n    1 / 0"), (own, "def train():\n    fails()")):
+        exec(compile(code, path, "exec"), names)  # noqa: S102
+    with pytest.raises(ZeroDivisionError) as found:
+        names["train"]()
+    assert described(found.value) == "ZeroDivisionError: division by zero (own.py, line 2)"
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def test_values_are_not_learned_as_a_label(tmp_path):
     with pytest.raises(DataMalformed, match=r"has values \(value\) and no labels"):
         typed("train", "--data", f"npz:{tmp_path}/mine.npz#1")
     shown = typed("train", "--look", "--data", f"npz:{tmp_path}/mine.npz")
-    assert 'target = "value", window = 5, channels = 2, labels = ["value"]' in " ".join(shown.split())
+    assert 'target = "value", window_samples = 5, channels = 2, labels = ["value"]' in " ".join(shown.split())
 
 
 def test_data_without_the_tasks_values_is_refused(tmp_path):

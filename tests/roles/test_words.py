@@ -22,6 +22,11 @@ DRAWN = "none: SP chooses who is drawn, as stated; nothing is made before"
 PAID = "the claim, kept as it was sent, and the rewards, by what CSP has signed; SP keeps the books"
 CLAIMED = "none: SP may refuse a claim as well; it is kept, and made again until the signed last day"
 LOST = "the first receipt, which is kept, and CSP's record; the same bytes are sent"
+TICKET = "it names the key that this device has made, and SP's is in the signed definition; that SP lets in only itself: none"
+TOLD_OF_PAY = (
+    "none: SP, or whoever pays, hands the money over; what was earned and claimed is kept, by what CSP has signed"
+)
+BONUS = "CSP's signed word; one that does not come is looked for until the last day of claims"
 PLACE = "none: this device sends no more; CSP's records of what it has made are read and paid"
 
 # By file and function: the words that it hears, and what overrules them.
@@ -31,6 +36,7 @@ BRANCHES: dict[str, tuple[str, str]] = {
     "agent._patiently": ("except CrowdFLError, isinstance NotAuthenticated", TIME),
     "chain.catch_up": ("entry.number, entry.state", ENDED),
     "chain.require_forward": ("entry.number, entry.state, status.rounds, status.state", RECORD),
+    "claims.ask_pay": ("sp.pay_words", TOLD_OF_PAY),
     "claims._attested_alone": ("except WrongAmount", PAID),
     "claims._epoch": ("status.epoch", PAID),
     "claims._is_under_way": ("entry.state, status.rounds", CLAIMED),
@@ -68,28 +74,33 @@ BRANCHES: dict[str, tuple[str, str]] = {
     "participant._read": ("except CrowdFLError, isinstance RolledBack, isinstance ServiceError", ENDED),
     "participant._read_record": ("except CrowdFLError, except RolledBack", ENDED),
     "participant._platform_time": ("sp.status", "the owner, who reads the time in the copy of the consent"),
+    "participant._recruited": ("sp.recruit", TICKET),
     "participant._require_room": ("sp.status", JOINING),
     "participant._reward_envelope": (
         "except RewardOutOfRange, sp.reward",
         "CSP's record, where equal parts follow from it; else what CSP has signed inside",
     ),
     "participant._send_as_enrolled": (
-        "except NotAuthenticated, except UnknownParticipant, sp.send",
+        "except NotAuthenticated, except PlaceFreed, except UnknownParticipant, sp.send",
         RECORD,
     ),
     "participant._send_leave": ("answer.deleted, sp.leave", RECORD),
+    "participant._send_place": (
+        "sp.pay_to",
+        "CSP's signature of the place, where its records say what was earned; else the claim, which names the place",
+    ),
     "participant._step": ("entry.drawn, entry.number, entry.state, entry.unused, status.rounds", ENDED),
     "participant._step_left": ("entry.number, entry.state, entry.unused, status.rounds, status.state", ENDED),
     "participant._take_part": ("except NothingToContribute", OWN),
     "participant.look_again": ("entry.number, sp.status, status.rounds", OWN),
+    "participant.open_bonus": ("except CrowdFLError, except UploadRejected, isinstance ServiceError", BONUS),
     "participant.open_reward": ("except UploadRejected", "none: it is CSP's signed word"),
     "participant.send": (
         "except AlreadyCounted, except Forbidden, except NotDrawn, except Replaced, except RoundNotOpen, "
-        "except TaskNotRunning, except TooLate, except WrongBase",
+        "except TaskFull, except TaskNotRunning, except TooLate, except WrongBase",
         RECORD,
     ),
     "participant.claims_until": ("status.claims_extended", SIGNED),
-    "participant.send_destination": ("sp.pay_to", PAID),
     "participant.step": ("except RolledBack, status.come_back, status.state", RECORD),
     "participant.take": ("except PoolExhausted", OWN),
 }

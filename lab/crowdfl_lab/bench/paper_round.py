@@ -28,7 +28,7 @@ from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.paper.profile import PaperHeld, PaperProfile, PaperSp
 from crowdfl.protocols.profile import Dealing, TaskSpec, Tools
 from crowdfl.settings import MILLION
-from crowdfl.simulation.sides import Parties
+from crowdfl.simulation.sides import Parties, dealt_by
 from crowdfl.storage.atomic import write_private
 from crowdfl_lab.bench.workload import BenchSettings, Floats, Say, made_up_weights
 from crowdfl_lab.experiments.experiment import said_of
@@ -48,17 +48,6 @@ class PaperRoundSettings(BenchSettings):
     @classmethod
     def quick(cls) -> "PaperRoundSettings":
         return cls(parameters=12, participants=3)
-
-
-class _Dealt(PaperProfile):
-    """Deals what was dealt before."""
-
-    def __init__(self, dealing: Dealing) -> None:
-        self.dealing = dealing
-
-    def deal(self, spec: TaskSpec, *, insecure_test_key: bool) -> Dealing:
-        del spec, insecure_test_key
-        return self.dealing
 
 
 @dataclass(frozen=True)
@@ -153,7 +142,7 @@ class PaperRound:
 
     def _deal(self) -> None:
         spec = TaskSpec("bench", self.task, self.settings.parameters)
-        dealing = PaperProfile().deal(spec, insecure_test_key=self.settings.insecure_test_key)
+        dealing = dealt_by(PaperProfile(), spec, insecure_test_key=self.settings.insecure_test_key)
         kept = {each.name: getattr(dealing, each.name).hex() for each in fields(dealing) if getattr(dealing, each.name)}
         self._write("keys.json", json.dumps(kept).encode())
 
@@ -164,7 +153,7 @@ class PaperRound:
             kept = {name: bytes.fromhex(text) for name, text in json.loads(self._read("keys.json")).items()}
             tools = Tools(self.backend, insecure_test_key=self.settings.insecure_test_key, observer=self.recorder)
             spec = TaskSpec("bench", self.task, self.settings.parameters)
-            self._parties = Parties(spec, tools, _Dealt(Dealing(**kept)), people=self.names)
+            self._parties = Parties(spec, tools, PaperProfile(), people=self.names, dealing=Dealing(**kept))
             FreshRandomizers(self._parties.task.public, backend=self.backend).take(1)
             self.recorder.reset()
         return self._parties

@@ -19,6 +19,7 @@ from crowdfl.protocols.exchange import Ask, ask_directly
 from crowdfl.protocols.profile import (
     Average,
     CspProtocol,
+    Dealing,
     Identity,
     KeyedTask,
     ParticipantKeys,
@@ -68,8 +69,16 @@ class BesideRecords:
         return getattr(self.side, name)
 
 
+def dealt_by(profile: Profile, spec: TaskSpec, *, insecure_test_key: bool) -> Dealing:
+    """As KGC does, for whoever keeps it and plays on with the same keys."""
+    return profile.deal(spec, insecure_test_key=insecure_test_key)
+
+
 class Sides:
-    """All sides of one task, each from its own bundle. Models start from zero unless initial weights are given."""
+    """All sides of one task, each from its own bundle. Models start from zero unless initial weights are given.
+
+    KGC deals unless a `dealing` that was kept is given.
+    """
 
     def __init__(
         self,
@@ -78,11 +87,12 @@ class Sides:
         profile: Profile | None = None,
         initial: _Flat | None = None,
         people: Iterable[str] = (),
+        dealing: Dealing | None = None,
     ) -> None:
         self.spec, self.tools, self.observer = spec, tools, tools.observer
         self.initial = np.zeros(spec.parameters) if initial is None else initial
         self.profile = profile or profile_named(spec.settings.profile)
-        self.dealing = self.profile.deal(spec, insecure_test_key=tools.insecure_test_key)
+        self.dealing = dealing or dealt_by(self.profile, spec, insecure_test_key=tools.insecure_test_key)
         self._files: dict[tuple[str, int], bytes] = {}  # that were dealt, by role and number
         self.keys: dict[str, ParticipantKeys] = {}
         self.people: dict[str, ParticipantProtocol] = {}

@@ -26,6 +26,7 @@ from crowdfl.settings import is_code
 _LONGEST = 300  # characters of another's error that a message repeats
 _NEEDED = ("weights", "load", "train", "predict")
 _NEAR = 1e-3  # how far probabilities may be from a sum of 1: float16 and rounding
+_INSTALLED = {"site-packages", "dist-packages"}  # folders of libraries, one of which may be outside of Python's own
 _ROWS = 2  # that `predict` is tried on
 
 
@@ -94,7 +95,10 @@ def described(error: BaseException) -> str:
     """In a line: the kind of error, its words, and the innermost place in the user's own files, or else at all."""
     every = traceback.extract_tb(error.__traceback__)
     libraries = (sys.prefix, sys.base_prefix, str(Path(__file__).parents[2]), "<")
-    frames = [frame for frame in every if not frame.filename.startswith(libraries)] or every
+    frames = [
+        one for one in every if not one.filename.startswith(libraries) and not _INSTALLED & {*Path(one.filename).parts}
+    ]
+    frames = frames or every
     place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     words = " ".join(str(error).split())[:_LONGEST]
     return f"{type(error).__name__}: {words}{place}"
