@@ -92,11 +92,11 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
     """Run a whole campaign in this process: people train, the servers average what they cannot read, everyone reads on.
 
     With `shares` a crowd is played in batches: each update is encoded, checked, paid and averaged by the protocol's own
-    functions, with what KGC deals and both servers' programs; nobody enrols, seals an update or claims, and one reader opens an average
-    for everyone. With `engine="roles"`, and in the other profiles, every role is the real one: KGC, the platform (SP), the
-    computation server (CSP), and for each person a participant whose agent joins, trains, uploads, reads and claims; only the
-    network is missing. Both give the same averages, verdicts and pay. The result equals plain federated averaging up to the
-    decimals that the task keeps.
+    functions, with what KGC deals and both servers' programs; nobody enrols, seals an update or claims, and one reader
+    opens an average for everyone. With `engine="roles"`, and in the other profiles, every role is the real one: KGC, the
+    platform (SP), the computation server (CSP), and for each person a participant whose agent joins, trains, uploads, reads
+    and claims; only the network is missing. Both give the same averages, verdicts and pay. The result equals plain
+    federated averaging up to the decimals that the task keeps.
 
     Args:
         train: Your training function: `train(model, data)`, `train(model)` or `train(model, data, info)`, where `info` is a
