@@ -153,7 +153,8 @@ class PaperRound:
 
     def _deal(self) -> None:
         spec = TaskSpec("bench", self.task, self.settings.parameters)
-        dealing = PaperProfile().deal(spec, insecure_test_key=self.settings.insecure_test_key)
+        tools = Tools(self.backend, insecure_test_key=self.settings.insecure_test_key)
+        dealing = Parties(spec, tools, PaperProfile()).dealing
         kept = {each.name: getattr(dealing, each.name).hex() for each in fields(dealing) if getattr(dealing, each.name)}
         self._write("keys.json", json.dumps(kept).encode())
 
