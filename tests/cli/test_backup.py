@@ -68,7 +68,7 @@ def test_a_role_is_backed_up_and_restored(role: str, made: Path, tmp_path: Path)
     assert {line["verdict"] for line in checked if line["what"].endswith(("permissions", "database"))} == {"ok"}
 
 
-@pytest.mark.parametrize(("options", "state"), [((), "unknown"), (("--unchanged",), "pending")])
+@pytest.mark.parametrize(("options", "state"), [((), "failed"), (("--unchanged",), "waiting")])
 def test_a_payment_is_in_doubt_unless_the_role_has_not_run_since(
     options: tuple[str, ...], state: str, made: Path, tmp_path: Path
 ):
@@ -76,9 +76,9 @@ def test_a_payment_is_in_doubt_unless_the_role_has_not_run_since(
     assert call("restore", tmp_path / "sp.backup", tmp_path / "again", *options).code == 0
     (row,) = json.loads(call("sp", "payouts", tmp_path / "again/settings.toml", "--json").out)
     assert (row["state"], row["key"]) == (state, WAITS.key)
-    assert ("restored from a backup" in row["note"]) is (state == "unknown")
+    assert ("restored from a backup" in row["note"]) is (state == "failed")
     store = opened(tmp_path / "again")
-    assert store.task(TASK).unreconciled is (state == "unknown")
+    assert store.task(TASK).unreconciled is (state == "failed")
     assert call("sp", "reconcile", tmp_path / "again/settings.toml", TASK, "--returned", "0").code == 0
     assert not store.task(TASK).unreconciled
     store.close()
@@ -97,7 +97,7 @@ def test_payments_that_sp_forgot_are_recorded_by_key_and_amount(made: Path, tmp_
     ):
         assert error in call(*reconciling, wrong).err
     (row,) = json.loads(call("sp", "payouts", settings, "--json").out)
-    assert row["state"] == "unknown"
+    assert row["state"] == "failed"
     assert call(*reconciling, f"{WAITS.key}=5").code == 0
     booked, known = json.loads(call("sp", "payouts", settings, "--json").out)
     assert (booked["participant"], booked["state"]) == (WAITS.who, "paid")

@@ -62,6 +62,7 @@ OPENS: dict[str, dict[str, set[str]]] = {
         "POST /v1/tasks/{task}/places": {PUBLIC},
         "POST /v1/tasks/{task}/participants": {PUBLIC},
         "DELETE /v1/tasks/{task}/participants/{who}": {SIGNED},
+        "GET /v1/tasks/{task}/participants/{who}/pay": {SIGNED},
         "GET /v1/tasks/{task}/rounds/{number}/average": {SIGNED, OWNER},
         "GET /v1/tasks/{task}/rounds/{number}/reward": {SIGNED},
         "GET /v1/tasks/{task}/rounds/{number}/end": {SIGNED},

@@ -94,7 +94,7 @@ def test_its_payments_are_held_and_shown(desk):
     damage(store, "its definition", desk.other)
     assert not payments.run_one()
     (row,) = held_rows(store, store.unreadable()[0])
-    assert (row["participant"], row["amount"], row["state"], row["key"]) == ("x", "7.20", "pending", payment.key)
+    assert (row["participant"], row["amount"], row["state"], row["key"]) == ("x", "7.20", "waiting", payment.key)
     assert row["note"].startswith("held: its definition")
     assert paid == []
 

@@ -195,7 +195,7 @@ def test_whoever_joins_has_a_ledger_of_its_own(tmp_path, monkeypatch):
     for one in desk.crowd:
         one.step(moved_by(0.1))
     rounds = taking._rounds(person.definition)
-    ledger = taking._ledger(desk.settings, rounds)
+    ledger = PrivacyLedger.of(desk.settings, (one.privacy for one in rounds), person.charged_elsewhere)
     who, mine = person.keys.who, person.epsilon()
     assert (ledger.charged, ledger.spent, ledger.others) == ({who: 8.0}, {who: mine["spent"]}, 4.0)
     assert mine["spent"] == desk.settings.epsilon_spent(2)

@@ -65,7 +65,7 @@ def test_where_everyone_counts_once_widths_have_no_factor_of_samples() -> None:
     ("settings", "words"),
     [
         ({"max_norm": None, "pay": None}, r"needs `max_norm`.*--try"),
-        ({"pay": "samples"}, r'pay = "samples" rests on.*set pay = "equal", or weighting = "samples"'),
+        ({"pay": "samples"}, r'pay = "samples" rests on.*set pay = "fixed" or "equal", or weighting = "samples"'),
         ({"pay": "distance"}, r'pay = "distance" rests on'),
         ({"pay": "samples", "budget": None}, 'pay = "samples"'),
     ],

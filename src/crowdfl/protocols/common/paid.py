@@ -115,9 +115,6 @@ class PaidSp:
         records = tuple(served[number].sealed if number in served else b"" for number in rounds)
         return ShownClaim(claim, records).to_bytes()
 
-    def unclaimed(self, who: str, reply: bytes) -> tuple[Mapping[int, int], claims.PayStatement]:
-        return self._claims.unclaimed(who, reply)
-
     def check_claim(self, claim: bytes) -> Claim:
         return self._claims.check(claim)
 

@@ -206,7 +206,8 @@ def due_rows(store: SpStore, task: str, now: float) -> list[Row]:
 
 
 def held_rows(store: SpStore, unread: UnreadableTask) -> list[Row]:
-    """Instalments of a task that cannot be read: none of them runs. In which currency, nobody can say."""
+    """Instalments of a task that cannot be read: none of them runs. In which currency, and whether somebody asks where to pay,
+    nobody can say."""
     note = f"held: {unread.why}"
     try:
         found = store.payments(unread.task)
@@ -218,7 +219,7 @@ def held_rows(store: SpStore, unread: UnreadableTask) -> list[Row]:
             one.who,
             f"{in_cents(one.amount):f}",
             "",
-            str(one.pay_state(0.0, has_place=False)),
+            str(one.pay_state(0.0, has_place=True)),
             0,
             one.attempts,
             one.key,

@@ -141,6 +141,9 @@ class SharesSp(PaidSp):
         self._sent = SharesSpTask()
         self.open_round(1)
 
+    def unclaimed(self, who: str, reply: bytes) -> tuple[Mapping[int, int], claims.PayStatement]:
+        return self._claims.unclaimed(who, reply)
+
     # Uploads.
 
     def open_round(self, round_number: int) -> None:
