@@ -87,19 +87,20 @@ def test_a_refused_upload_is_shown_with_its_reason_and_counted(world):
 
 
 def test_what_the_servers_left_out_is_shown_with_the_reason(shared):
-    """Of a round that has been checked, as both servers decided; and what was damaged here."""
+    """Of a round that has been checked, as both servers decided; and what was damaged here, or withdrawn."""
     world, task = shared, shared.task
     closed = replace(world.sp.store.round(task, 1), state=RoundState.CLOSED)
     shown = overview.Overview(world.console.parts, world.console.actions, world.console.overview.history)
     world.sp.rejected = lambda _task, _number: {"b" * 20: Reason.BROKEN_SEAL}
     try:
-        row = shown.round(task, closed, 3, ["a" * 20])
+        row = shown.round(task, closed, 3, {"a" * 20: Reason.DAMAGED, "c" * 20: Reason.WITHDRAWN})
     finally:
         del world.sp.rejected
-    assert row["rejected"] == 2
+    assert row["rejected"] == 3
     assert row["rejections"] == [
         {"who": "a" * 20, "why": "damaged"},
         {"who": "b" * 20, "why": "broken_seal"},
+        {"who": "c" * 20, "why": "withdrawn"},
     ]
 
 
