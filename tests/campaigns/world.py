@@ -26,6 +26,7 @@ from crowdfl.protocols.shares.profile import SharesParticipant, SharesProfile
 from crowdfl.protocols.shares.round.average import RoundRecord
 from crowdfl.protocols.shares.round.upload import make_upload
 from crowdfl.protocols.shares.shape import SharesShape
+from crowdfl.protocols.uploads import upload_digest
 from crowdfl.roles.participant.enrolment import enrol
 from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.records import DepositState, PaymentState, RoundState, StoredPayment, TaskState
@@ -185,11 +186,11 @@ class World:
             tried.append(
                 honest(np.array([weight]), samples, round_number) if samples else self._empty(person, round_number)
             )
-            self._made[hashlib.sha256(tried[-1]).hexdigest()] = Made(round(weight * _UNIT), samples)
+            self._made[upload_digest(tried[-1])] = Made(round(weight * _UNIT), samples)
         who = _keys(number).who
         receipt = self.on_sp(which, lambda sp: sp.uploads.one(self.task, round_number, who, tried[-1]))
         if receipt is not None:
-            assert receipt.digest == hashlib.sha256(tried[-1]).hexdigest()
+            assert receipt.digest == upload_digest(tried[-1])
             assert self.acknowledged.setdefault((round_number, who), receipt.digest) == receipt.digest
 
     def _empty(self, person: SharesParticipant, round_number: int) -> bytes:

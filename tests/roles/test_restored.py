@@ -160,7 +160,8 @@ def test_an_open_round_gives_phones_a_whole_window_after_the_restore(keyed: Desk
     backup.restore()
     keyed.run()
     (entry,) = keyed.sp.tasks.status(keyed.task)["rounds"]
-    assert (entry["state"], entry["deadline"]) == ("open", keyed.clock.time + keyed.settings.window)
+    window = keyed.settings.window + keyed.settings.grace
+    assert (entry["state"], entry["last_call"]) == ("open", keyed.clock.time + window)
     assert keyed.crowd[0].step(train) is True
     assert len(keyed.sp.store.uploads(keyed.task, 1)) == 1
 

@@ -123,7 +123,7 @@ def test_a_phone_joins_from_the_list_takes_part_and_is_paid(platform, phone_cont
         take_part(person, trainer, 2)
     expect(page.locator(".headline")).to_have_text("The campaign has ended.", timeout=LATER)
     page.get_by_role("link", name="See my earnings").click()
-    expect(page.get_by_text("€24.00 is claimed.")).to_be_visible(timeout=LATER)
+    expect(page.get_by_text("€24.00: waiting for payment")).to_be_visible(timeout=LATER)
     assert sum(paid(person) for person in others) == 2 * 2 * BUDGET // 3
     assert wait_for(lambda: people_paid(requester, task)) == 2 * BUDGET
     assert complaints == []

@@ -68,6 +68,7 @@ class _RunningCampaign(CampaignProcesses):
     plan: _Plan = _PLANS["shares"]
     gone: bool = False  # the one who vanishes
     held: int | None = None  # the round in which the one who drops out has not sent its upload
+    wait: float = 0.0  # seconds of a round's window, and again for late uploads
     plain: "Future[Plain] | None" = None
     keys: KeySight | None = None
 
@@ -106,8 +107,8 @@ class _RunningCampaign(CampaignProcesses):
         """The one who dropped out starts again once the window is over: late, and still taken."""
         if self.held is None:
             return
-        deadlines = {entry["number"]: entry["deadline"] for entry in self.status.get("rounds", [])}
-        if time.time() > deadlines.get(self.held, inf):
+        ends = {entry["number"]: entry["last_call"] for entry in self.status.get("rounds", [])}
+        if time.time() > ends.get(self.held, inf) - self.wait:
             self.say(f"person {DROPS} is back and sends its upload again, late")
             self.held = None
             self.start_person(DROPS, self.plan.data(self.folder, DROPS))
@@ -122,7 +123,9 @@ class _RunningCampaign(CampaignProcesses):
         if self.plan.is_small:
             write_small(self.folder / SMALL_DATA, self.plan.people)
         data, changes = self.plan.data(self.folder, 0), dict(self.plan.changes)
-        text = task_file(self.profile, waits(training_seconds(task_file(self.profile, changes), data)) | changes)
+        unit = training_seconds(task_file(self.profile, changes), data)
+        self.wait = window_seconds(unit)
+        text = task_file(self.profile, waits(unit) | changes)
         task = self.post_task(text, self.plan.people)
         for person in range(self.plan.people):
             hold = _DROP_ROUND if person == DROPS else 0
@@ -171,6 +174,11 @@ def training_seconds(task: str, data: str) -> float:
     return time.monotonic() - began
 
 
+def window_seconds(unit: float) -> float:
+    """For everyone who is there, and again for one to start after the window and send."""
+    return round(max(5.0, 50 * unit), 1)
+
+
 def waits(unit: float) -> dict[str, object]:
     """How long rounds wait. One person vanishes, so that rounds after the first always wait to their end: as short as is safe.
     Everyone is there within minutes; the books are closed once everyone has claimed, or soon after.
@@ -179,9 +187,8 @@ def waits(unit: float) -> dict[str, object]:
     time and encrypt; a program starts in ten units. Whoever is slower than the window is late and still counts as late as that,
     and below five uploads a round waits for another window.
     """
-    # For everyone who is there, and again for one to start after the window and send; then for all who are left to claim.
-    wait = round(max(5.0, 50 * unit), 1)
+    wait = window_seconds(unit)
     joined = datetime.datetime.now(datetime.UTC) + datetime.timedelta(minutes=10)
     plan = {"enrol_until": joined.isoformat(timespec="seconds"), "room": "1 min"}
-    claims = round(max(15.0, 150 * unit), 1)
+    claims = round(max(15.0, 150 * unit), 1)  # for all who are left to claim
     return {"window": duration(wait), "late": duration(wait), "claim_window": duration(claims), **plan}

@@ -181,11 +181,8 @@ def stage(
     if status["state"] == "settled":
         return "settled: what nobody claimed has gone back to the requester", ""
     if last["state"] in ("open", "held"):
-        left, late = last["deadline"] - now, last["last_call"] - now
-        closes = (
-            f"; it closes in {left:.0f} s, or once all have come" if left > 0 else f"; late ones count for {late:.0f} s"
-        )
-        return f"round {number}: {came}", closes
+        left = last["last_call"] - now
+        return f"round {number}: {came}", f"; late ones count too, for {left:.0f} s, or until all have come"
     if last["state"] in ("closed", "gathered", "published", "weighed"):
         began, ended = (reached.get((number - 1, state)) for state in ("closed", "rewarded"))
         before = f"; that took {ended - began:.0f} s in round {number - 1}" if began and ended else ""

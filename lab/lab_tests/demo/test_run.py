@@ -8,8 +8,7 @@ from crowdfl_lab.demo.processes import stage, task_file
 
 def status(state="running", *rounds, left=None):
     found = [
-        {"number": number, "state": state, "uploads": uploads, "deadline": 100.0, "last_call": 110.0}
-        for number, state, uploads in rounds
+        {"number": number, "state": state, "uploads": uploads, "last_call": 110.0} for number, state, uploads in rounds
     ]
     return {"state": state, "enrolled": 9, "rounds": found, "claim_seconds_left": left}
 
@@ -26,8 +25,8 @@ def test_what_is_waited_for_is_said_with_seconds_where_they_are_known():
     )]  # fmt: skip
     assert told == [
         "9 of 10 have joined",
-        "round 1: 3 of 9 uploads have come; it closes in 12 s, or once all have come",
-        "round 1: 8 of 9 uploads have come; late ones count for 6 s",
+        "round 1: 3 of 9 uploads have come; late ones count too, for 22 s, or until all have come",
+        "round 1: 8 of 9 uploads have come; late ones count too, for 6 s, or until all have come",
         "round 1: SP and CSP compute the average and the rewards of 9",
         "round 2: SP and CSP compute the average and the rewards of 8; that took 42 s in round 1",
         "finished; people claim their rewards for another 15 s",
