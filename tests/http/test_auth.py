@@ -17,6 +17,7 @@ from crowdfl.errors import (
     SettingsError,
     TokenExpired,
 )
+from crowdfl.protocols.uploads import upload_digest
 from crowdfl.roles.ports import ManualClock
 from crowdfl.services.client.peers import KgcClient
 from crowdfl.services.client.transport import Owner, Signer
@@ -126,8 +127,9 @@ def call(campaign, service, route, headers_of, who=None):
     }
     target = re.sub(r"{(\w+)}", lambda found: values[found[1]], path)
     target += "?offset=0" if method == "PATCH" else ""
-    body = b"" if method in ("GET", "DELETE") else b"{}"
-    headers = {"X-CrowdFL-Protocol": "3"} | headers_of(method, target, body, campaign.world.clock.now())
+    body = b"" if method in ("GET", "DELETE") else campaign.update if method == "PATCH" else b"{}"
+    signed = (upload_digest(body),) if method == "PATCH" else ()  # by its name
+    headers = {"X-CrowdFL-Protocol": "3"} | headers_of(method, target, body, campaign.world.clock.now(), *signed)
     return campaign.world.http(service).request(method, target, content=body or None, headers=headers)
 
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from crowdfl.errors import LimitExceeded
+from crowdfl.errors import BadSignature, LimitExceeded
 from crowdfl.services.client.transport import Signer
 from crowdfl.services.http.bodies import JSON_LIMIT, SMALL_LIMIT, download
 from crowdfl.services.http.connections import LimitedH11Protocol
@@ -85,9 +85,10 @@ def test_an_upload_as_long_as_the_limit_is_looked_at(campaign, person):
     assert len(campaign.update) <= limit
     with pytest.raises(LimitExceeded):
         person.sp.upload(campaign.task, 1, bytes(limit + 1))
-    assert person.sp.service.call(
-        "PATCH", f"/v1/tasks/{campaign.task}/rounds/1/uploads/{person.who}?offset=0", bytes(limit)
-    )
+    with pytest.raises(BadSignature):  # no upload at all, and that is what is wrong with it
+        person.sp.service.call(
+            "PATCH", f"/v1/tasks/{campaign.task}/rounds/1/uploads/{person.who}?offset=0", bytes(limit)
+        )
 
 
 @pytest.mark.parametrize("length", ["-1", "x", "1e3", "\u00b2", "9" * 30])

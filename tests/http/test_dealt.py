@@ -76,8 +76,8 @@ def test_kgc_s_log_says_what_a_new_task_is_dealt(world):
 def test_a_file_that_arrives_altered_is_not_taken(world, monkeypatch):
     task, once = undealt(world), Service._once
 
-    def altered(self, method, target, body, media_type):
-        reply = once(self, method, target, body, media_type)
+    def altered(self, request):
+        reply = once(self, request)
         assert reply.body[-32:] == hashlib.sha256(reply.body[:-32]).digest()
         return type(reply)(reply.status, reply.body[:-1], reply.headers)
 

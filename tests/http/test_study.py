@@ -7,6 +7,7 @@ import pytest
 
 from crowdfl.documents.signed import ConsentReceipt, digest_of
 from crowdfl.errors import ConsentMissing, DocumentError, Forbidden, NotAuthenticated, Replaced, Withdrawn
+from crowdfl.protocols.uploads import Head
 from crowdfl.services.client.peers import SpClient
 from crowdfl.services.client.transport import Signer
 from crowdfl.settings import ConsentSettings
@@ -56,8 +57,11 @@ def test_a_withdrawal_takes_unfinished_uploads_back_too(world):
     upload = leaver.update()
     leaver.sp.upload(task, 1, upload)
     place = f"/v1/tasks/{task}/rounds/1/uploads/{leaver.who}"
-    leaver.sp.service.call("PATCH", f"{place}?offset=0", upload[:50], media_type="application/octet-stream")
-    assert leaver.sp.service.call("GET", f"{place}/offset").whole("offset") == 50
+    head = Head.of(upload)
+    first = upload[head.parts()[0]]
+    sent = {"media_type": "application/octet-stream", "digest": head.digest}
+    leaver.sp.service.call("PATCH", f"{place}?offset=0", first, **sent)
+    assert leaver.sp.service.call("GET", f"{place}/offset?digest={head.digest}").whole("offset") == len(first)
     with pytest.raises(Forbidden):
         other.sp.service.call("DELETE", f"/v1/tasks/{task}/participants/{leaver.who}?withdraw=true")
     assert leaver.sp.leave(task, withdraw=True) == {"deleted": [1], "standing": []}
