@@ -23,6 +23,7 @@ from crowdfl.services.http import tls
 from crowdfl.web.pages import phone_assets
 from tests import subprocesses
 from tests.deploy.parts import DEPLOY, ROLES, ROOT, command_of, compose
+from tests.http.pieces import InPieces
 from tests.http.processes import serving
 from tests.http.world import task_definition
 from tests.roles.test_agent import Trainer
@@ -149,10 +150,10 @@ def with_nginx():
         pytest.skip("nginx is not installed: its example is not started (Debian: apt-get install nginx-light)")
 
 
-def reach_through(platform, url, person, whole):
+def reach_through(platform, url, person, link):
     service = Link(url, platform.ca).open()
     platform.closing.callback(service.close)
-    person.sp = SpClient(service, whole)
+    person.sp = link(service)
 
 
 @pytest.mark.usefixtures("with_nginx")
@@ -160,9 +161,9 @@ def test_phones_take_part_through_nginx_and_survive_its_limits(tmp_path):
     """Uploads whole and in pieces, averages, rewards and claims, though nginx turns most of what comes at once away."""
     slow = {"rate=20r/s": "rate=4r/s", "burst=60": "burst=2"}
     with serving(tmp_path) as platform, nginx_before(platform, tmp_path, **slow) as url:
-        _, _, people = platform.open_round(task_definition(), wholes := (2**18, 500, 2**18))
-        for person, whole in zip(people, wholes, strict=True):
-            reach_through(platform, url, person, whole)
+        _, _, people = platform.open_round(task_definition(), links := (SpClient, InPieces, SpClient))
+        for person, link in zip(people, links, strict=True):
+            reach_through(platform, url, person, link)
         agents = [Agent(person, lambda seconds: time.sleep(min(seconds, 0.3))) for person in people]
         definition = people[0].look()
         with ThreadPoolExecutor(3) as pool:

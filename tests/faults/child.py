@@ -52,6 +52,7 @@ from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.sql import SqlStore
 from tests.faults.durable import Kill, Steps
 from tests.hosts import INITIAL_MODEL, small_definition, test_tools
+from tests.http.pieces import InPieces
 
 __all__ = ["BUDGET", "CLAIM_WINDOW", "PEOPLE", "SHARES", "Life", "live", "shared_update", "update"]
 
@@ -273,8 +274,7 @@ def _person(life: Life) -> None:
     papers = json.loads(invited.get("invited"))
     kgc, sp = (Link(life.urls[name], plain_http=True) for name in ("kgc", "sp"))
     key = bytes.fromhex((life.folder / "kgc.pub").read_text())
-    whole = 0 if number == 0 else 2**18  # the first one's uploads go in pieces
-    link = SpClient(sp.open(), whole)
+    link = (InPieces if number == 0 else SpClient)(sp.open())
     blobs, kgc_link = FileBlobs(life.home), KgcClient(kgc.open())
     person = Participant(papers["task"], blobs, kgc_link, link, key, test_tools(), least_participants=1)
     person.join(papers["invitations"][number])

@@ -67,15 +67,14 @@ class Loopback:
         assert isinstance(sp, SpClient)
         return replace(requester, sp=replace(sp, service=replace(sp.service, retries=Backoff(deadline=0.0))))
 
-    def join(self, requester: Requester, task: str, whole: int = 2**18) -> Participant:
-        """Somebody whose uploads of more than `whole` bytes go in pieces."""
-        return self.join_all(requester, task, 1, whole)[0]
+    def join(self, requester: Requester, task: str, link: type[SpClient] = SpClient) -> Participant:
+        return self.join_all(requester, task, 1, link)[0]
 
     def join_all(
-        self, requester: Requester, task: str, count: int, whole: int = 2**18, **own: Any
+        self, requester: Requester, task: str, count: int, link: type[SpClient] = SpClient, **own: Any
     ) -> list[Participant]:
         """So many, who share their connections."""
-        kgc, sp = KgcClient(self._kept(self._link("kgc").open())), SpClient(self._kept(self._link("sp").open()), whole)
+        kgc, sp = KgcClient(self._kept(self._link("kgc").open())), link(self._kept(self._link("sp").open()))
         own = {"sp_key": sp.key(), "least_participants": 1} | own
         people = [Participant(task, MemoryBlobs(), kgc, sp, self.kgc_key, self.tools, **own) for _ in range(count)]
         for person, invitation in zip(people, requester.invite(task, count, 600.0), strict=True):
@@ -83,13 +82,13 @@ class Loopback:
         return people
 
     def open_round(
-        self, definition: Definition, wholes: Sequence[int] = (2**18,) * 3
+        self, definition: Definition, links: Sequence[type[SpClient]] = (SpClient,) * 3
     ) -> tuple[Requester, str, list[Participant]]:
-        """A prepaid task whose first round takes uploads: its requester, its id, and somebody for each of `wholes`."""
+        """A prepaid task whose first round takes uploads: its requester, its id, and somebody for each of `links`."""
         requester = self.requester()
         task = requester.create(definition, INITIAL_MODEL)
         self.confirm(task, requester.fund(task, DEPOSIT), DEPOSIT)
-        people = [self.join(requester, task, whole) for whole in wholes]
+        people = [self.join(requester, task, link) for link in links]
         wait_for_round(requester.sp, task, "open")
         return requester, task, people
 

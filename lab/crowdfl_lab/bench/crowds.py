@@ -95,4 +95,7 @@ def _somebody(task: str) -> dict[str, object]:
         "reading": key,
         "certificate": "c" * 700,
         "left": False,
+        "recruited": False,
+        "freed": False,
+        "joined_at": 0.0,
     }

@@ -554,7 +554,7 @@ def test_who_does_not_hear_that_the_run_is_over_is_named(tmp_path: Path, caplog:
 
     def deaf(*given):
         federation = made(*given)
-        federation.servers.ending.peers["csp"].sp_key = None
+        federation.servers.ending.notices.peers["csp"].sp_key = None
         federation._end_patience, federation._sleep = 0.0, lambda _seconds: None
         return federation
 
