@@ -41,6 +41,7 @@ from crowdfl.simulation.faults import Crash, Life, LivedBlobs
 from tests.campaigns.faults import dying
 from tests.campaigns.world import World, closing
 from tests.hosts import FileDisk, test_tools
+from tests.storage.papers import DEFINITION
 
 SP_KEY, KGC_KEY = SigningKey.fresh(), SigningKey.fresh()
 NOW = 1e9  # as the file system's clock says
@@ -164,7 +165,7 @@ def _plant(world: World, folder: Path) -> None:
         keys.delete(f"{task}.{role}")
         keys.put(f"{task}.{role}", b"SECRET bundle")
     parts = UnfinishedUploads(folder / "sp/incoming")
-    (parts.folder / f"{parts.key(task, world.truth.participants(task)[0].identity.who)}.1.part").write_bytes(b"SECRET")
+    parts.path(task, 1, world.truth.participants(task)[0].identity.who, "0" * 64).write_bytes(b"SECRET")
 
 
 @pytest.fixture(scope="module")
@@ -499,7 +500,7 @@ def test_a_peer_that_is_away_is_told_when_it_is_back(ended, copies: Copies):
     roles.notices.peers = {"kgc": roles.kgc, "csp": away}
     others = [f"{number:032x}" for number in range(5)]
     for task in others:  # settled too: they wait with it
-        roles.stores["sp"].add_task(StoredTask(task, "d", "a", "settled", 1.0))
+        roles.stores["sp"].add_task(StoredTask(task, DEFINITION, "a", "settled", 1.0))
     for _ in range(6 * 60):
         roles.rests.time += 60
         roles.sp.tick()
@@ -514,7 +515,7 @@ def test_a_peer_that_is_away_is_told_when_it_is_back(ended, copies: Copies):
 def test_one_task_that_a_peer_refuses_keeps_no_other_waiting(ended, copies: Copies):
     """A peer that never knew a task has nothing of it: that counts as told."""
     roles = copies(ended)
-    roles.stores["sp"].add_task(StoredTask("0" * 64, "d", "a", "settled", 1.0))
+    roles.stores["sp"].add_task(StoredTask("0" * 64, DEFINITION, "a", "settled", 1.0))
     refusing = Away(DocumentError("no"))
     roles.notices.peers = {"kgc": roles.kgc, "csp": refusing}
     roles.sp.tick()
