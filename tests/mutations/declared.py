@@ -198,7 +198,7 @@ SIZES = (
         "steps.require(self._shape, message, len(now.participants) if now is not None and now.participants else None)",
         KEYED + "test_a_field_of_another_size_is_refused[lanes]",
     ),
-    without("the sizes of an upload", SHARES + "upload.py", "require_fields(UPLOAD, body, Facts.most(shape))", BAD),
+    without("the sizes of an upload", SHARES + "upload.py", "require_fields(fields, body, Facts.most(shape))", BAD),
 )
 MANIFEST_CHECKS = (
     off("names in order", LISTED, "list(names) != sorted(set(names))", MANIFEST),
@@ -789,7 +789,7 @@ WRITES = (
     off(
         "the round as it was when the step began",
         "storage/sql.py",
-        "(None if row is None else _round(row._asdict())) != known",
+        "(None if row is None else self._round(task, row._asdict())) != known",
         RECORD + "test_of_two_processes_one_sets_the_record",
     ),
     without(
