@@ -619,7 +619,9 @@ class TaskSettings(Settings):
         if type(people) is not int:
             return given
         with contextlib.suppress(SettingsError):  # which is said of the amount itself
-            return {**given, "budget": f"{from_millionths(people * to_millionths(each)):f}"}
+            budget = f"{from_millionths(people * to_millionths(each)):f}"
+            to_millionths(budget)  # or it is no amount: `_fixed_pay_fits` says so
+            return {**given, "budget": budget}
         return given
 
     @model_validator(mode="after")
@@ -629,7 +631,12 @@ class TaskSettings(Settings):
             return self
         if self.each is None or not self.each_round:
             raise ValueError('pay = "fixed" pays `each` round: say how much, as in each = "2.00"')
-        if self.budget is None or to_millionths(self.budget) != self.each_round * self.most_in_round:
+        if self.budget is None:
+            in_round = "max_participants" if self.per_round is None else "per_round"
+            raise ValueError(
+                f"lower `{in_round}` or `each`: together they make a round cost more than any amount of money may be"
+            )
+        if to_millionths(self.budget) != self.each_round * self.most_in_round:
             raise ValueError('with pay = "fixed", `budget` follows from `each` and how many people a round can have')
         return self
 

@@ -3,8 +3,9 @@
 Attack 2: x'/y' = x/y + alpha + e/r with alpha whole and e/r tiny: the fractional part is that of the average, to full
 precision. The same is tried on every other number that CSP opens: as a fraction of its range, and modulo 10^L.
 
-Attacks 3 and 7: every y' = r*y of the printed SDIV is a multiple of y: the gcd of a few is y. And x'/y' is so close to a short
-fraction that its continued fraction shows it: the common denominator over all parameters is y as well.
+Attacks 3 and 7: every y' = r*y of the printed SDIV is a multiple of y: the gcd of a few is y, once halved, as
+every r of `paper` is even (D13). And x'/y' is so close to a short fraction that its continued fraction shows it: the common
+denominator over all parameters is y as well.
 
 Attack 7 on `paper`: section 5.2 averages twice where somebody came late. With both averages and both totals, CSP has the late
 participant's model by subtraction; of several who came late together, the average of their models.
@@ -205,7 +206,7 @@ def _averages_and_totals(recorded: RecordedRound) -> Iterator[tuple[Floats, int]
     """Of each exchange that divides as many numbers as the model has: the weights modulo 1, and what all divisors share."""
     unit, possible = 10**recorded.settings.decimals, range(len(SAMPLES) - 1, recorded.most + 1)
     for pairs in divisions(recorded.csp):
-        shared = gcd(*(y for _, y in pairs))
+        shared = gcd(*_multiples(recorded, pairs))
         if len(pairs) == recorded.parameters >= _FEWEST and shared % unit == 0 and shared // unit in possible:
             yield _weights(recorded, pairs), shared // unit
 
@@ -232,11 +233,16 @@ def _divisors(recorded: RecordedRound, way: str) -> Iterator[tuple[int, int]]:
             fractions = [f for f in (fraction_behind(x, y) for x, y in pairs) if f is not None]
             yield len(fractions), lcm(*(f.denominator for f in fractions))
         return
-    seen = [[y for _, y in pairs] for pairs in divisions(recorded.csp)]
+    seen = [_multiples(recorded, pairs) for pairs in divisions(recorded.csp)]
     seen += [[int(v) for v in to_ints(block)] for block in recorded.csp.of("opened")]
     seen += [numbers for _, numbers in _masked(recorded)]
     for numbers in map(set, seen):
         yield len(numbers), gcd(*numbers)
+
+
+def _multiples(recorded: RecordedRound, pairs: Iterable[tuple[int, int]]) -> list[int]:
+    """Every y' of an exchange, without the factor that all masks of `paper` have in common."""
+    return [y // 2 if recorded.profile == PAPER else y for _, y in pairs]
 
 
 def attack_reused_seed(key_bits: int, parameters: int = 12) -> Finding:

@@ -51,7 +51,7 @@ _MASKED_SUM = "masked sum"
 
 def tell_apart(rounds: int = 4) -> Iterator[Finding]:
     """Both servers, following the protocol; and what zeros in place of masks would show."""
-    with switched(dealing, "_stream", lambda *_: _Zeros()):
+    with switched(dealing, "dealt_stream", lambda *_: _Zeros()):
         yield _told("CSP", "shares, dealt zeros", _observe("CSP", 1, alter=False))
     views = _observe("SP", rounds, alter=False)  # what is opened, both see
     yield _told("SP", SHARES, views)

@@ -29,7 +29,7 @@ _TWICE = Attack(
 
 def attack_unused() -> Iterator[Finding]:
     """After the round has closed: one byte; and a good upload of the phone that replaces one which was counted."""
-    unchecked = (SharesSp, "refusals", lambda _side, uploads: [None for _ in uploads])
+    unchecked = (SharesSp, "refusals", lambda _side, uploads, **_heads: [None for _ in uploads])
     for subject in ("shares, an SP that looks at no byte", SHARES):
         with weakened(subject, unchecked):
             yield _scored(_LAZY, subject, lambda host, task: _sent(host, task, "p3", b"x"))
