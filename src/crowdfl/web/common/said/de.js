@@ -303,6 +303,7 @@ export default [
   ["type the first {} characters of the task's id to confirm", "tippen Sie zur Bestätigung die ersten {1} Zeichen der Kennung der Aufgabe"],
   ["with `epsilon`, `max_norm` in units of 10^-decimals is at most {}, and it is {}: leave `decimals` out, or lower it", "mit `epsilon` ist `max_norm` in Einheiten der letzten Nachkommastelle höchstens {1}, und es ist {2}: Lassen Sie `decimals` leer, oder senken Sie es"],
   ["with pay = \"fixed\", `budget` follows from `each` and how many people a round can have", "bei pay = \"fixed\" folgt `budget` aus `each` und daraus, wie viele eine Runde haben kann"],
+  ["lower `{}` or `each`: together they make a round cost more than any amount of money may be", "`{1}` oder `each` senken: zusammen machen sie eine Runde teurer, als ein Betrag sein darf"],
   ["you are not logged in, or your session has ended: log in with an operator token", "Sie sind nicht angemeldet, oder Ihre Sitzung ist zu Ende: Melden Sie sich mit einem Betreiber-Token an"],
   ["{} actions are going on: wait until one of them has ended", "{1} Arbeiten laufen gerade: Warten Sie, bis eine davon fertig ist"],
   ["{} ciphertexts an upload, as printed: it leaks; `crowdfl audit` shows what, and to whom", "{1} Chiffrate je Beitrag, wie gedruckt: Es verrät etwas; `crowdfl audit` zeigt, was und wem"],

@@ -303,6 +303,7 @@ export default [
   ["type the first {} characters of the task's id to confirm", "请输入任务编号的前 {1} 个字符以确认"],
   ["with `epsilon`, `max_norm` in units of 10^-decimals is at most {}, and it is {}: leave `decimals` out, or lower it", "使用 `epsilon` 时，`max_norm` 以 10^-decimals 为单位至多为 {1}，而现为 {2}：请将 `decimals` 留空或降低"],
   ["with pay = \"fixed\", `budget` follows from `each` and how many people a round can have", "pay = \"fixed\" 时，`budget` 由 `each` 和一轮最多人数得出"],
+  ["lower `{}` or `each`: together they make a round cost more than any amount of money may be", "请降低 `{1}` 或 `each`：两者合起来使一轮的费用超过金额的上限"],
   ["you are not logged in, or your session has ended: log in with an operator token", "您未登录或会话已结束：请用运营方令牌登录"],
   ["{} actions are going on: wait until one of them has ended", "有 {1} 项操作正在进行：请等其中一项结束"],
   ["{} ciphertexts an upload, as printed: it leaks; `crowdfl audit` shows what, and to whom", "每次上传 {1} 个密文，按论文原样：会泄露；`crowdfl audit` 显示泄露什么、给谁"],
