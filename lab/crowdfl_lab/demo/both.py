@@ -64,8 +64,10 @@ def play_both(plain: Plain, settings: TaskSettings, published: Row, *, insecure_
     paper: dict[str, object] = {name: getattr(settings, name) for name in _KEPT}
     hardened = TaskSettings.of(profile="hardened", lanes=HARDENED_LANES, **paper)
     first = play_again(settings, trained, initial, insecure_test_key=insecure_test_key)
-    paid = TaskSettings.of(**settings.model_dump(exclude_none=True) | {"pay": "distance", "lanes": _LANES})
-    by_distance = play_again(paid, trained, initial, insecure_test_key=insecure_test_key)
+    # Distances rest on numbers of samples: where everyone counts once, everyone says one.
+    rule = {"pay": "distance", "weighting": "samples", "lanes": _LANES}
+    paid = TaskSettings.of(**settings.model_dump(exclude_none=True) | rule)
+    by_distance = play_again(paid, counted, initial, insecure_test_key=insecure_test_key)
     second = play_again(hardened, counted, initial, insecure_test_key=insecure_test_key)
     return BothRounds(
         first, by_distance, second, published, counted, to_millionths(settings.budget or 0), settings.decimals

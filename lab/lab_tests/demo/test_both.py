@@ -46,6 +46,16 @@ def both():
     return play_both(plain, settings, np.round(clear, 3), insecure_test_key=True), clear
 
 
+def test_where_everyone_counts_once_everyone_is_paid_by_distance_too():
+    """As in the task file that `make demo` plays."""
+    people = {number: Person(number) for number in range(3)}
+    settings = TaskSettings.of(**SMALL, max_norm=0.5, lanes=1024, weighting="equal")
+    plain = Plain({0: [START]}, people, {1: [0, 1, 2]}, alike=True)
+    found = play_both(plain, settings, START, insecure_test_key=True)
+    assert all(0 < amount < 3_000_000 for amount in found.by_distance.rewards.values())
+    assert np.abs(found.by_distance.average - found.shares.average).max() <= 2e-3
+
+
 def test_both_average_the_same_updates_to_the_last_decimal(both):
     """An update that is too long is shortened for both."""
     found, clear = both
