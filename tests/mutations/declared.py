@@ -1228,7 +1228,7 @@ PAYOUTS = (
         "tests/roles/test_pay_to.py::test_it_is_erased_once_its_owner_is_paid_out_and_not_before",
     ),
     off(
-        "a payment without a destination",
+        "a payment that has no place to go",
         PAYOUT,
         "waits[payment.task](payment.who)",
         "tests/roles/test_pay_to.py::test_a_payment_waits_for_a_destination_and_goes_to_the_newest_that_a_claim_names",
