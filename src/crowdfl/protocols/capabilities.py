@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.crypto.shares.ring import Long
+from crowdfl.crypto.long_bytes import Long
 from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import FormatError
 from crowdfl.protocols.claims import PayStatement

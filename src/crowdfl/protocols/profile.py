@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.crypto.compute import Backend, Progress, Read, default_backend
+from crowdfl.crypto.long_bytes import Long
 from crowdfl.crypto.paillier.budget import WidthBudget
 from crowdfl.crypto.paillier.pctd import KeyShare, PublicKey
 from crowdfl.crypto.sealing import ReaderKey
@@ -234,7 +235,7 @@ class CspProtocol(RoleProtocol, Protocol):
     @property
     def task_key(self) -> SigningKey: ...  # what it signs with
     def enrol(self, identity: Identity) -> None: ...  # somebody by its certified keys
-    def answer(self, records: Look, request: bytes) -> Outcome: ...  # by the records as they stand
+    def answer(self, records: Look, request: Long) -> Outcome: ...  # by the records as they stand
 
 
 class Profile(Protocol):

@@ -116,7 +116,8 @@ class _WholeSp(SharesSp):
         """A round that is over is never computed again."""
         self._updates = _Updates()
 
-    def _work(self, uploads: Sequence[Stored], coins: bytes = b"") -> Findings:
+    def _work(self, uploads: Sequence[Stored], coins: bytes = b"", onto: ShareSums | None = None) -> Findings:
+        del onto
         return self._updates.findings(self._shape, [one.who for one in uploads], coins)
 
     def _dealt(self, file: int) -> DealtRound:

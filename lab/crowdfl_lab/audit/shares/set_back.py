@@ -110,7 +110,7 @@ class _Task:
         bundle = SharesCspBundle.from_bytes(host.csp.bundles.get(f"{self.task}.csp"), Limits.plain())
         manifest = self.heard[0].manifest
         seeds = open_seals(manifest, ReaderKey(bundle.sealing))
-        own = [expanded_update(seeds[who], manifest.place, who, self.shape.share_bytes) for who in manifest.names]
+        own = [expanded_update(seeds[who], manifest.place, who, self.shape.share_bytes)[:] for who in manifest.names]
         return self._read(own), ""
 
     def csp_again(self, *, with_guard: bool) -> tuple[Floats | None, str]:

@@ -27,7 +27,7 @@ from crowdfl.protocols.party import KeyedParty, Party
 from crowdfl.protocols.profile import CspProtocol, ParticipantKeys, SpProtocol, TaskSpec, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.protocols.round import AggregationRound
-from crowdfl.roles.dealt import KeptFile
+from crowdfl.roles.kept_file import KeptFile
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.sides import BesideRecords, told
 from crowdfl_lab.bench.workload import made_up_weights

@@ -4,15 +4,17 @@ It may end before its last round: by its requester, SP's operator, CSP, or becau
 """
 
 import contextlib
-import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from crowdfl.crypto.long_bytes import Long, sha256_of
 from crowdfl.crypto.randomness import random_between
 from crowdfl.documents.signed import Appointment, Definition, Order
-from crowdfl.errors import DocumentError, SettingsError, UnknownTask
+from crowdfl.errors import DocumentError, NotReady, SettingsError, UnknownTask
+from crowdfl.learning.models.forms import require_safetensors
 from crowdfl.protocols.registry import profile_named
+from crowdfl.roles.kept_file import put_long
 from crowdfl.roles.ports import SpStore
 from crowdfl.roles.records import (
     EndedBy,
@@ -92,8 +94,10 @@ class Tasks:
         self._abort = abort
         self._closing = closing
 
-    def create(self, definition: str, appointment: str, initial: bytes) -> str:
-        """Take a task over: papers checked, key fetched, CSP told. Idempotent."""
+    def create(self, definition: str, appointment: str, initial: Long | None) -> str:
+        """Take a task over: papers checked, key fetched, CSP told. Idempotent.
+
+        Without `initial` it is taken over if its first weights are here; else `NotReady`, once nothing else is wrong."""
         opened = Definition.open(definition)
         ports = self._ports
         task = opened.task
@@ -101,16 +105,21 @@ class Tasks:
         appointed = Appointment.open(appointment, ports.kgc_key)
         if appointed.task != task:
             raise DocumentError("this appointment is for another task")
-        if hashlib.sha256(initial).hexdigest() != opened.initial:
+        if initial is not None and sha256_of(initial).hex() != opened.initial:
             raise DocumentError("the initial weights are not those the definition names")
-        self._require_acceptable(opened, initial)
+        self._require_acceptable(opened, 0 if initial is None else len(initial))
+        place = f"{task}/initial"
+        if initial is not None:
+            require_safetensors(opened.shape, len(initial), lambda part: bytes(initial[part]))
+            put_long(ports.blobs, place, initial)
+        elif not ports.blobs.has(place):
+            raise NotReady("the task's first weights are not here: send them in pieces, then the task once more")
         kept = ports.bundles.has(f"{task}.sp")
         bundle = ports.bundles.get(f"{task}.sp") if kept else ports.kgc.bundle(task)[2]
         profile = profile_named(opened.settings.profile)
         appointed.require_key(profile.sp(opened.spec, bundle, self._core.options.tools).fingerprint)
         if not kept:
             ports.bundles.put(f"{task}.sp", bundle)
-        ports.blobs.put(f"{task}/initial", initial)
         if not self._is_known(task):  # else all of it was here before, and some may be burnt
             self._core.dealt.fetch(opened, ports.kgc)
         ports.kgc.acknowledge(task)
@@ -128,12 +137,13 @@ class Tasks:
             if stored.state == TaskState.SETTLED:
                 raise ended(stored)
 
-    def _require_acceptable(self, definition: Definition, initial: bytes) -> None:
+    def _require_acceptable(self, definition: Definition, initial: int) -> None:
         """Of a new task: within this platform's limits, and with time to claim what would return to the requester."""
         if self._is_known(definition.task):
             return
         options = self._core.options
-        options.quotas.require(definition, initial, self._core.now())
+        options.quotas.require(definition, self._core.now())
+        options.quotas.require_initial(initial)
         self._require_place(definition)
         if definition.settings.budget is not None:
             require_claim_window(definition.claim_window, options.min_claim_window)
