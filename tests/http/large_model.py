@@ -1,8 +1,11 @@
-"""A campaign with a large model over HTTP: three people, each a process of its own that ends before the next one begins, so that
-only the servers' memory grows with nobody's but their own."""
+"""A campaign with a large model over HTTP, of three people.
+
+Each is a process of its own that ends before the next one begins: one computer then holds them all.
+"""
 
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,27 +51,33 @@ def play(folder: Path, parameters: int, **settings: Any) -> Played:
             **usual | {"clip": 1.0, "max_samples": 1, "window": 3600.0} | settings,
         )
         people = [str(one) for one in task.invite(PEOPLE)]
-        for moment in ("join", "upload"):
-            for number, path in enumerate(people, 1):
-                command = [sys.executable, "-m", "tests.http.large_model", moment, path, str(number)]
-                subprocess.run(command, cwd=_ROOT, check=True)
+        for path in people:
+            _join(path)
+        for number, path in enumerate(people, 1):
+            command = [sys.executable, "-m", "tests.http.large_model", path, str(number)]
+            subprocess.run(command, cwd=_ROOT, check=True)  # noqa: S603 -- this very module
         task.wait()
         return Played(task.model["w"], idle, highest_memory(servers))
 
 
-def _person(moment: str, path: str, number: int) -> None:
-    invitation = read_invitation(Path(path))
-    with invited(invitation, home_of(Path(path)), Participant, least=1, all_the_same=True) as person:
-        if moment == "join":
-            person.join(invitation.invitation)
-            return
+def _join(path: str) -> None:
+    with _opened(path) as person:
+        person.join(read_invitation(Path(path)).invitation)
 
-        def train(weights: Any, _training: Any, _number: int) -> tuple[Any, int]:
-            return [array + STEP * number for array in weights], 1
 
+def _upload(path: str, number: int) -> None:
+    def train(weights: Any, _training: Any, _number: int) -> tuple[Any, int]:
+        return [array + STEP * number for array in weights], 1
+
+    with _opened(path) as person:
         while not person.blobs.has("rounds/1/receipt"):
             person.step(train)
+            time.sleep(0.5)
+
+
+def _opened(path: str) -> Any:
+    return invited(read_invitation(Path(path)), home_of(Path(path)), Participant, least=1, all_the_same=True)
 
 
 if __name__ == "__main__":
-    _person(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    _upload(sys.argv[1], int(sys.argv[2]))

@@ -61,12 +61,13 @@ def dealt_words(definition: Definition) -> str:
     sizes = dealt_sizes(definition)
     rounds = definition.settings.rounds
     each = (
-        f"{role.upper()} {_megabytes(size)} a round, {_megabytes(size * rounds)} in all" for role, size in sizes.items()
+        f"{role.upper()} {megabytes(size)} a round, {megabytes(size * rounds)} in all" for role, size in sizes.items()
     )
     return "; ".join(each)
 
 
-def _megabytes(size: int) -> str:
+def megabytes(size: int) -> str:
+    """As people read it."""
     return f"{size / 1e6:,.1f} MB" if size >= 100_000 else f"{size / 1e3:,.1f} kB"
 
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import LimitExceeded, QuotaExceeded
 from crowdfl.roles.dealt import dealt_sizes
+from crowdfl.roles.model_size import WEIGHT_BYTES
 from crowdfl.roles.records import StoredTask, TaskState
 from crowdfl.settings import DAY, SpSettings, TaskLimits
-
-WEIGHT_BYTES = 8  # of each first weight, as it travels
 
 
 @dataclass(frozen=True)

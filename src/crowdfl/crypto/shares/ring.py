@@ -137,9 +137,10 @@ class RunningSum:
 
     def add_row(self, row: Words) -> None:
         """An upload as elements."""
-        if row.shape != self._total.shape:
-            raise LengthMismatch(f"an upload of shape {row.shape} where {len(self._total)} elements are expected")
-        self._total += row
+        total = self._total
+        if row.shape != total.shape:
+            raise LengthMismatch(f"an upload of shape {row.shape} where {len(total)} elements are expected")
+        total += row
 
     def merge(self, other: "RunningSum") -> None:
         """What the other one held is here now, and there no more: two long ones are not kept where one will do."""

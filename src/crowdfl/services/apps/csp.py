@@ -263,7 +263,10 @@ def create_app(
     @app.get("/v1/tasks/{task}/requests/{digest}", dependencies=for_sp, response_class=Response)
     def poll(task: TaskId, digest: Sha256) -> Response:
         """The answer to a request that was taken in before."""
-        return _outcome(csp, task, digest, answers.poll(task, digest))
+        reply = answers.poll(task, digest)
+        if reply is not None:
+            incoming.remove_all(f"{task}.")  # its pieces, if it had any
+        return _outcome(csp, task, digest, reply)
 
     return app
 
@@ -275,30 +278,31 @@ def _add_long_requests(
     guard: Sequence[Any],
     answer: Callable[[str, str, Callable[[], Long]], Response],
 ) -> None:
-    def path(task: str, name: str) -> Path:
+    def path(task: str, parcel: str) -> Path:
         """One request of a task is on its way at a time."""
-        return incoming.folder / f"{task}.{name}.part"
+        return incoming.folder / f"{task}.{parcel}.part"
 
-    @app.patch("/v1/tasks/{task}/requests/{name}", dependencies=guard, openapi_extra=takes_bytes())
-    async def take(request: Request, task: TaskId, name: Sha256, offset: Offset, total: Total) -> dict[str, int]:
+    @app.patch("/v1/tasks/{task}/requests/{parcel}", dependencies=guard, openapi_extra=takes_bytes())
+    async def take(request: Request, task: TaskId, parcel: Sha256, offset: Offset, total: Total) -> dict[str, int]:
         """One more piece, or several, of a long request, which is named after the leaves of all its pieces."""
-        most = _REQUEST_LIMIT + 8 * csp.store.task(task).opened.spec.parameters
+        stored = await to_thread.run_sync(csp.store.task, task)
+        most = _REQUEST_LIMIT + 8 * stored.opened.spec.parameters
         if total > most:
             raise LimitExceeded(f"a request of {total} bytes, and {most} are the most of this task")
-        return await take_parcel(request, incoming, path(task, name), name, offset, total)
+        return await take_parcel(request, incoming, path(task, parcel), parcel, offset, total)
 
-    @app.get("/v1/tasks/{task}/requests/{name}/offset", dependencies=guard)
-    def offset(task: TaskId, name: Sha256) -> dict[str, int]:
+    @app.get("/v1/tasks/{task}/requests/{parcel}/offset", dependencies=guard)
+    def offset(task: TaskId, parcel: Sha256) -> dict[str, int]:
         """How much of a long request has arrived."""
-        return {"offset": incoming.length(path(task, name))}
+        return {"offset": incoming.length(path(task, parcel))}
 
-    @app.post("/v1/tasks/{task}/requests/{name}", dependencies=guard, response_class=Response)
-    def ask_long(task: TaskId, name: Sha256) -> Response:
+    @app.post("/v1/tasks/{task}/requests/{parcel}", dependencies=guard, response_class=Response)
+    def ask_long(task: TaskId, parcel: Sha256) -> Response:
         """All pieces of a long request have arrived: answer it, or say where its answer will be."""
-        parcel = open_parcel(incoming, path(task, name), name)
-        response = answer(task, sha256_of(parcel).hex(), lambda: parcel)
+        request = open_parcel(incoming, path(task, parcel), parcel)
+        response = answer(task, sha256_of(request).hex(), lambda: request)
         if response.status_code == 200:
-            incoming.unlink(path(task, name))
+            incoming.unlink(path(task, parcel))
         return response
 
 

@@ -61,19 +61,19 @@ class UnfinishedWeights(UnfinishedFiles):
 
 
 def add_weight_routes(app: FastAPI, tokens: Tokens, quotas: SpQuotas, folder: Path) -> UnfinishedWeights:
-    incoming = UnfinishedWeights(folder / "incoming-weights")
+    incoming = UnfinishedWeights(folder / "incoming/weights")
     incoming.sweep()
     requester = Annotated[TokenEntry, Depends(tokens.require("requester"))]
 
-    @app.patch("/v1/weights/{name}", openapi_extra=takes_bytes())
-    async def take(request: Request, name: Sha256, caller: requester, offset: Offset, total: Total) -> dict[str, int]:
+    @app.patch("/v1/weights/{parcel}", openapi_extra=takes_bytes())
+    async def take(request: Request, parcel: Sha256, caller: requester, offset: Offset, total: Total) -> dict[str, int]:
         """One more piece, or several, of the first weights of a task, which are named after the leaves of all their pieces."""
         await to_thread.run_sync(incoming.require_room, caller.name, total, quotas)
-        return await take_parcel(request, incoming, incoming.path(caller.name, name), name, offset, total)
+        return await take_parcel(request, incoming, incoming.path(caller.name, parcel), parcel, offset, total)
 
-    @app.get("/v1/weights/{name}/offset")
-    def offset(name: Sha256, caller: requester) -> dict[str, int]:
+    @app.get("/v1/weights/{parcel}/offset")
+    def offset(parcel: Sha256, caller: requester) -> dict[str, int]:
         """How much of them has arrived."""
-        return {"offset": incoming.length(incoming.path(caller.name, name))}
+        return {"offset": incoming.length(incoming.path(caller.name, parcel))}
 
     return incoming

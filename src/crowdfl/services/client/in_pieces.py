@@ -15,6 +15,10 @@ _RESTARTS = 5
 _Found = TypeVar("_Found")
 
 
+def goes_whole(body: Long) -> bool:
+    return len(body) <= WHOLE
+
+
 @dataclass(frozen=True)
 class InPieces:
     """One body on its way to a place of a service, `head` first."""

@@ -23,7 +23,7 @@ from crowdfl.protocols.uploads import Head, upload_digest
 from crowdfl.roles.kgc import Created
 from crowdfl.roles.records import PaidClaim, PayWord, UsedInvitation
 from crowdfl.services.client.breaker import allow
-from crowdfl.services.client.in_pieces import WHOLE, InPieces
+from crowdfl.services.client.in_pieces import InPieces, goes_whole
 from crowdfl.services.client.transport import RESPONSE_LIMIT, Reply, Service, Signer, in_time
 from crowdfl.services.http.wire import OCTETS, REQUEST_HEADER, before_hash, from_base64
 
@@ -157,7 +157,7 @@ class CspClient:
         return found
 
     def _ask(self, service: Service, place: str, request: Long) -> Reply:
-        if len(request) <= WHOLE:
+        if goes_whole(request):
             return service.call("POST", place, whole(request), media_type=OCTETS)
         parcel = InPieces.parcel(service, place, request)
         return parcel.deliver(lambda: service.call("POST", parcel.place))
@@ -275,7 +275,7 @@ class SpClient:
 
     def send(self, task: str, number: int, keys: ParticipantKeys, upload: bytes) -> str:
         own = self._as(keys)
-        send = own.upload if len(upload) <= WHOLE else own.upload_in_pieces
+        send = own.upload if goes_whole(upload) else own.upload_in_pieces
         return send(task, number, upload)
 
     def uploaded(self, task: str, number: int, keys: ParticipantKeys | None = None) -> str | None:
