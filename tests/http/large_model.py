@@ -45,10 +45,10 @@ def highest_memory(servers: OwnServers) -> dict[str, int]:
 def play(folder: Path, parameters: int, **settings: Any) -> Played:
     with crowdfl.local_servers(folder, progress=False) as servers:
         idle = highest_memory(servers)
-        usual = {"rounds": 1, "check": "none", "min_participants": PEOPLE, "max_participants": PEOPLE, "decimals": 3}
+        usual = {"rounds": 1, "check": "none", "min_participants": PEOPLE, "max_participants": PEOPLE, "decimals": 6}
         task = servers.create(
             initial={"w": np.zeros(parameters)},
-            **usual | {"clip": 1.0, "max_samples": 1, "window": 3600.0} | settings,
+            **usual | {"clip": 1.0, "max_samples": 1000, "window": 3600.0} | settings,
         )
         people = [str(one) for one in task.invite(PEOPLE)]
         for path in people:

@@ -14,7 +14,7 @@ from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.uploads import Head, Parcel
 from crowdfl.roles.limits import SpQuotas
 from crowdfl.services.apps.sp_weights import UnfinishedWeights
-from crowdfl.services.client import in_pieces
+from crowdfl.services.client import in_pieces, transport
 from crowdfl.services.client.in_pieces import InPieces
 from crowdfl.services.client.transport import Bearer
 from tests.http.test_dealt import SlowAnswers
@@ -205,15 +205,15 @@ def test_a_request_longer_than_a_task_can_have_is_refused(world, csp):
 
 def test_a_long_answer_of_csp_is_a_file_of_sps(world, csp, monkeypatch, tmp_path):
     """It is in memory piece by piece, and gone when nobody looks at it any more."""
-    from crowdfl.services.client import transport
-
+    folder = tmp_path / "long answers"
+    folder.mkdir()
     monkeypatch.setattr(transport, "LONG_BYTES", 100)
     _, client, task = csp
-    found = replace(client, folder=tmp_path).answer(task, REQUEST)
+    found = replace(client, folder=folder).answer(task, REQUEST)
     assert (len(found), found[:9]) == (9 + len(REQUEST), b"reply to ")
-    assert len(list(tmp_path.iterdir())) == 1
+    assert len(list(folder.iterdir())) == 1
     del found
-    assert list(tmp_path.iterdir()) == []
+    assert list(folder.iterdir()) == []
 
 
 def test_a_parcel_is_named_after_its_leaves():

@@ -497,7 +497,7 @@ class ClaimsCsp(AttestingCsp):
 
     kept: KeptRewards
 
-    def answer(self, records: Look, request: Long) -> Attestation:
+    def answer(self, records: Look, request: bytes) -> Attestation:
         signed: tuple[bytes, ...] = ()
         if Message.kind_of(request) == ShownClaim.kind:
             whole = ShownClaim.from_bytes(request, Limits(None, 0, len(request), longest=len(request)))

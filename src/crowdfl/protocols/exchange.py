@@ -100,7 +100,7 @@ def run_exchange(step: Generator[Long, Reply, _Result], ask: Ask, observer: Obse
 
 def pipelined(
     requests: Iterable[tuple[bytes, _Kept]], take: Callable[[Long, _Kept], None]
-) -> Generator[Long, Reply, None]:
+) -> Generator[bytes, Reply, None]:
     """Send every request, then take each reply with what was kept for it: one reply behind, so two are in memory at most."""
     waiting: tuple[Reply, _Kept] | None = None
     for request, kept in requests:

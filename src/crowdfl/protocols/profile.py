@@ -221,7 +221,7 @@ class SpProtocol(RoleProtocol, ChecksClaims, Protocol):
     def check(self) -> None:
         """Refuse a set of uploads that must not be opened, before anything is."""
 
-    def reply_form(self, request: bytes) -> ReplyForm: ...  # of what CSP answers to it: nothing else is recorded
+    def reply_form(self, request: Long) -> ReplyForm: ...  # of what CSP answers to it: nothing else is recorded
     def publish(self, *, final: bool) -> Exchange: ...  # average what is in, with CSP, for `publication`
     def reward(self, payment: int) -> Exchange: ...  # those who are in, with CSP, for `envelopes`; before `publish`
     def publication(self) -> bytes: ...  # what readers are served
@@ -235,7 +235,7 @@ class CspProtocol(RoleProtocol, Protocol):
     @property
     def task_key(self) -> SigningKey: ...  # what it signs with
     def enrol(self, identity: Identity) -> None: ...  # somebody by its certified keys
-    def answer(self, records: Look, request: Long) -> Outcome: ...  # by the records as they stand
+    def answer(self, records: Look, request: bytes) -> Outcome: ...  # by the records as they stand
 
 
 class Profile(Protocol):

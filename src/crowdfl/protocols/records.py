@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from crowdfl.crypto.long_bytes import Long
 from crowdfl.crypto.randomness import secret_bytes
 from crowdfl.errors import CrowdFLError, Overtaken
 from crowdfl.protocols.messages import Limits, Message
@@ -97,7 +96,7 @@ class Look:
 class AnsweringSide(Protocol):
     """CSP's half of a profile's protocols, as whoever keeps its records sees it."""
 
-    def answer(self, records: Look, request: Long) -> Outcome: ...
+    def answer(self, records: Look, request: bytes) -> Outcome: ...
 
 
 @dataclass

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import BinaryIO
 
-from crowdfl.crypto.long_bytes import Long, sha256_of
+from crowdfl.crypto.long_bytes import Long, sha256_of, whole
 from crowdfl.documents.invitations import admitted
 from crowdfl.documents.signed import Appointment, ClaimsExtension, Definition
 from crowdfl.errors import (
@@ -33,10 +33,10 @@ from crowdfl.errors import (
     UnknownParticipant,
     UnknownTask,
 )
-from crowdfl.protocols.capabilities import SpendsRounds, TakesDealt
+from crowdfl.protocols.capabilities import AnswersLong, SpendsRounds, TakesDealt
 from crowdfl.protocols.claims import OpenedClaim, UnclaimedRequest, is_claim
 from crowdfl.protocols.profile import CspProtocol, Tools
-from crowdfl.protocols.records import Look
+from crowdfl.protocols.records import Look, Outcome
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.csp_records import OPENED, STEPS, StoredRecords, memory_folder
 from crowdfl.roles.csp_retention import CLAIMS, CLAIMS_BUNDLE
@@ -246,7 +246,7 @@ class Csp:
         with self.tools.observer.working("CSP"):
             side, look = self._side(stored, enrolled), self._look(task)
             try:
-                outcome = side.answer(look, request)
+                outcome = _outcome(side, look, request)
             except DealtMaterialDamaged:  # it is not: another process has gone on, and erased what it has used up
                 require_latest(self.store.task(task), stored)
                 raise
@@ -368,6 +368,12 @@ class Csp:
         self._enrolled.pop(task, None)
         self._last.pop(task, None)
         self._erased.pop(task, None)
+
+
+def _outcome(side: CspProtocol, look: Look, request: Long) -> Outcome:
+    if isinstance(side, AnswersLong) and not isinstance(request, bytes):
+        return side.answer_long(look, request)
+    return side.answer(look, whole(request))
 
 
 def _folder(request: Long) -> str:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.crypto.long_bytes import Long, Wire, view_of
+from crowdfl.crypto.long_bytes import Long, Wire, view_of, whole
 from crowdfl.errors import LengthMismatch, WidthError
 
 Words: TypeAlias = npt.NDArray[np.uint64]
@@ -39,7 +39,7 @@ class Ring:
     def __repr__(self) -> str:
         return f"Ring({self.bits})"
 
-    def decode(self, data: Wire) -> Words:
+    def decode(self, data: Long) -> Words:
         """Elements in [0, 2^bits)."""
         if len(data) % self.bytes:
             raise LengthMismatch(f"{len(data)} bytes are not whole elements of {self.bytes} bytes")
@@ -63,13 +63,14 @@ class Ring:
         shifted = np.left_shift(elements, spare).view(np.int64)
         return np.right_shift(shifted, spare.astype(np.int64))
 
-    def eights(self, data: Wire) -> Words:
+    def eights(self, data: Long) -> Words:
         """For each element the eight bytes from its first on: right modulo 2^bits, arbitrary above."""
+        data = data if isinstance(data, bytes | bytearray | memoryview) else whole(data)
         count = len(data) // self.bytes
-        whole = max(0, count - _WORD // self.bytes)  # the last ones have no eight bytes
+        first = max(0, count - _WORD // self.bytes)  # that has no eight bytes any more
         words = np.empty(count, dtype=np.uint64)
-        words[:whole] = _in_place(data, whole, self.bytes)
-        words[whole:] = self._last(data, whole)
+        words[:first] = _in_place(data, first, self.bytes)
+        words[first:] = self._last(data, first)
         return words
 
     def accumulate(self, step: Callable[..., Words], total: Words, data: Long) -> None:
@@ -78,9 +79,9 @@ class Ring:
             for piece in self.blocks(len(data)):
                 self.accumulate(step, total[piece.start // self.bytes : piece.stop // self.bytes], data[piece])
             return
-        whole = max(0, len(total) - _WORD // self.bytes)
-        step(total[:whole], _in_place(data, whole, self.bytes), out=total[:whole])
-        step(total[whole:], self._last(data, whole), out=total[whole:])
+        first = max(0, len(total) - _WORD // self.bytes)
+        step(total[:first], _in_place(data, first, self.bytes), out=total[:first])
+        step(total[first:], self._last(data, first), out=total[first:])
 
     def added(self, left: Long, right: Long, *, step: Callable[..., Words] = np.add) -> Iterator[bytes]:
         """step(left, right) of two vectors as they travel, a block at a time."""

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from crowdfl.crypto.long_bytes import Long
 from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.sealing import AudienceKey
 from crowdfl.crypto.signing import SigningKey
@@ -107,7 +106,7 @@ class HardenedCsp(KeyedSide):
     def enrol(self, identity: Identity) -> None:
         self.roster.add(identity)
 
-    def answer(self, records: Look, request: Long) -> Outcome:
+    def answer(self, records: Look, request: bytes) -> Outcome:
         """What is raised changes nothing; from the opening on, a failure ends the round."""
         kind = Message.kind_of(request)
         beside = self._beside_steps(records, kind, request)

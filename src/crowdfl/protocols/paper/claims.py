@@ -14,7 +14,6 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from crowdfl.crypto.long_bytes import Long
 from crowdfl.crypto.paillier.vector import CipherVector, combine, signed_values
 from crowdfl.errors import MasksDoNotFit, SharesDoNotMatch, WrongAmount
 from crowdfl.protocols.claims import AttestingCsp, Claim, OpenedClaim
@@ -79,7 +78,7 @@ class PaperClaimsCsp(AttestingCsp):
     party: KeyedParty = field(repr=False)
     units: Units
 
-    def answer(self, records: Look, request: Long) -> Outcome:
+    def answer(self, records: Look, request: bytes) -> Outcome:
         """A claim that is not what was encrypted is refused, and what was opened for it stays opened."""
         asked = OpenedClaim.from_bytes(request, self._limits(request))
         claim, before = self.checked(records, asked.claim)

@@ -12,7 +12,6 @@ from gmpy2 import mpz
 from crowdfl.crypto.blocks import to_ints
 from crowdfl.crypto.coins import Coins
 from crowdfl.crypto.encoding import FixedPoint
-from crowdfl.crypto.long_bytes import Long
 from crowdfl.crypto.paillier import pctd
 from crowdfl.crypto.paillier.budget import WidthBudget, bits
 from crowdfl.crypto.paillier.pctd import KeyShare, PrivateKey, PublicKey
@@ -480,7 +479,7 @@ class PaperCsp(KeyedSide):
     def enrol(self, identity: Identity) -> None:
         self.roster.add(identity)
 
-    def answer(self, records: Look, request: Long) -> Outcome:
+    def answer(self, records: Look, request: bytes) -> Outcome:
         """The paper's CSP keeps no records of rounds."""
         if claims.is_claim(request, claims.OpenedClaim):
             return self._claims().answer(records, request)

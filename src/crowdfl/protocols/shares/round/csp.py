@@ -352,7 +352,12 @@ class SharesCsp:
     def spent_rounds(self, records: Look) -> Iterable[int]:
         return spent_rounds(records)
 
-    def answer(self, records: Look, request: Long) -> Outcome:
+    def answer_long(self, records: Look, request: Long) -> Outcome:
+        if Message.kind_of(request) == StepRequest.kind:
+            return self._step(records, request)
+        return self.answer(records, whole(request))
+
+    def answer(self, records: Look, request: bytes) -> Outcome:
         """What can be refused without any harm is raised, and changes nothing; whatever ends the round is an outcome."""
         kind = Message.kind_of(request)
         if kind in self._open_requests:
@@ -363,6 +368,9 @@ class SharesCsp:
             return self._ended(records, EndRequest.from_bytes(request, self._shape.limits()))
         if kind != StepRequest.kind:
             raise FormatError(f"CSP does not answer messages of kind {kind} in this task")
+        return self._step(records, request)
+
+    def _step(self, records: Look, request: Long) -> Outcome:
         message = StepRequest.from_bytes(request, self._shape.limits(self._shape.longest_payload))
         state = self._state(records, message)
         number = state.number

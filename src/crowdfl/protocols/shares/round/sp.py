@@ -197,7 +197,7 @@ class SharesSp(PaidSp):
     def head_bytes(self) -> int:
         return head_bytes(self._shape)
 
-    def reply_form(self, request: bytes) -> ReplyForm:
+    def reply_form(self, request: Long) -> ReplyForm:
         """Of the step that was asked for last."""
         return ReplyForm(self._talk.longest_answer, partial(StepReply.opened, sha256(request)))
 
@@ -336,7 +336,7 @@ class SharesSp(PaidSp):
             shown = self.party.send(open_envelope(publication.record))
             self._envelopes = dict.fromkeys(self._counted, shown)
 
-    def _prepared(self) -> Generator[bytes, Reply, _SpCohort]:
+    def _prepared(self) -> Generator[Long, Reply, _SpCohort]:
         """Everything before the average; what this process has done of it already is not done again."""
         if self._last is None:
             self.check()
@@ -362,7 +362,7 @@ class SharesSp(PaidSp):
             self._last = now
         return self._last
 
-    def _begun(self, talk: SpConversation, manifest: RoundManifest) -> Generator[bytes, Reply, _SpCohort]:
+    def _begun(self, talk: SpConversation, manifest: RoundManifest) -> Generator[Long, Reply, _SpCohort]:
         """The manifest, and whose seals CSP can open."""
         if len(self._drawn.seeds) < manifest.cohort:  # they begin one after the other
             fresh = MaskSeed.bound_to(manifest.digest).to_bytes()
@@ -388,7 +388,7 @@ class SharesSp(PaidSp):
         check_verdict(word, manifest, AcceptedSet((), {}, Reason.CSP_FAILED), self._csp_key, self._shape)
         raise RoundEnded(f"round {self.round_number} is void, and nothing was opened: {Reason.CSP_FAILED.words}")
 
-    def _judged(self, now: _SpCohort) -> Generator[bytes, Reply, None]:
+    def _judged(self, now: _SpCohort) -> Generator[Long, Reply, None]:
         """Who is within the bounds, and what they get: both servers come to the same set, and CSP signs it."""
         dealt = self._dealt(self._shape.file_number(now.manifest.number, now.manifest.cohort))
         half = check_program(SpSide(now.course), dealt.lanes, self._shape.widths, self._inputs(now))
