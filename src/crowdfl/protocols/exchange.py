@@ -99,14 +99,14 @@ def run_exchange(step: Generator[Long, Reply, _Result], ask: Ask, observer: Obse
 
 
 def pipelined(
-    requests: Iterable[tuple[bytes, _Kept]], take: Callable[[Long, _Kept], None]
+    requests: Iterable[tuple[bytes, _Kept]], take: Callable[[bytes, _Kept], None]
 ) -> Generator[bytes, Reply, None]:
     """Send every request, then take each reply with what was kept for it: one reply behind, so two are in memory at most."""
     waiting: tuple[Reply, _Kept] | None = None
     for request, kept in requests:
         reply = yield request
         if waiting is not None:
-            take(waiting[0](), waiting[1])
+            take(whole(waiting[0]()), waiting[1])
         waiting = reply, kept
     if waiting is not None:
-        take(waiting[0](), waiting[1])
+        take(whole(waiting[0]()), waiting[1])

@@ -122,7 +122,8 @@ class DeviatingRound(Parties):
             if (sender, receiver) == ("SP", "CSP"):
                 asked = StepRequest.from_bytes(message, limits)
             elif (sender, receiver) == ("CSP", "SP"):
-                said.append(Said(asked.step, asked.payload, StepReply.from_bytes(message, limits).payload))
+                answer = StepReply.from_bytes(message, limits).payload
+                said.append(Said(asked.step, whole(asked.payload), whole(answer)))
         return said
 
     def said(self, step: int) -> Said:

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 from gmpy2 import mpz
 
-from crowdfl.crypto.long_bytes import whole
 from crowdfl.crypto.paillier.packing import Packing
 from crowdfl.crypto.paillier.pctd import KeyShare
 from crowdfl.crypto.paillier.vector import CipherVector, Unchecked
@@ -363,7 +362,7 @@ class HardenedSp(PaidSp, BaseSp):
         replies: list[bytes] = []
         audience = REQUESTER if final else PARTICIPANTS
         requests = opening.requests(state, sums, self.round_number, audience)
-        yield from pipelined(((request, None) for request in requests), lambda reply, _: replies.append(whole(reply)))
+        yield from pipelined(((request, None) for request in requests), lambda reply, _: replies.append(reply))
         asked = (yield self.party.send(RecordRequest(self.round_number)))()
         record = RecordReply.from_bytes(asked, Limits.plain(len(asked))).record
         found = self._recorded(record, self.round_number)

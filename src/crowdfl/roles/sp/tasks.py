@@ -85,6 +85,10 @@ def give_time_back(ports: LedgerPorts, task: str) -> None:
             store.set_round(task, rounds[-1], replace(rounds[-1], opened_at=rounds[-1].opened_at + lost))
 
 
+def _weights(task: str) -> str:
+    return f"{task}/initial"
+
+
 class Tasks:
     """`abort` gives up an open round: its money returns."""
 
@@ -98,21 +102,11 @@ class Tasks:
         """Take a task over: papers checked, key fetched, CSP told. Idempotent.
 
         Without `initial` it is taken over if its first weights are here; else `NotReady`, once nothing else is wrong."""
-        opened = Definition.open(definition)
-        ports = self._ports
-        task = opened.task
-        self._require_not_over(task)
-        appointed = Appointment.open(appointment, ports.kgc_key)
-        if appointed.task != task:
-            raise DocumentError("this appointment is for another task")
-        if initial is not None and sha256_of(initial).hex() != opened.initial:
-            raise DocumentError("the initial weights are not those the definition names")
-        self._require_acceptable(opened, 0 if initial is None else len(initial))
-        place = f"{task}/initial"
         if initial is not None:
-            require_safetensors(opened.shape, len(initial), lambda part: bytes(initial[part]))
-            put_long(ports.blobs, place, initial)
-        elif not ports.blobs.has(place):
+            self.take_weights(definition, appointment, initial)
+        opened, appointed = self._papers(definition, appointment)
+        ports, task = self._ports, opened.task
+        if not self.has_weights(definition):
             raise NotReady("the task's first weights are not here: send them in pieces, then the task once more")
         kept = ports.bundles.has(f"{task}.sp")
         bundle = ports.bundles.get(f"{task}.sp") if kept else ports.kgc.bundle(task)[2]
@@ -129,6 +123,27 @@ class Tasks:
             self._require_place(opened)
             ports.store.add_task(StoredTask(task, definition, appointment, TaskState.RUNNING, sole_holder=destroyed))
         return task
+
+    def has_weights(self, definition: str) -> bool:
+        return self._ports.blobs.has(_weights(Definition.open(definition).task))
+
+    def take_weights(self, definition: str, appointment: str, initial: Long) -> None:
+        """The first weights of a task that KGC has made and that would be taken over: that asks no other server. Idempotent."""
+        opened, _ = self._papers(definition, appointment, len(initial))
+        if sha256_of(initial).hex() != opened.initial:
+            raise DocumentError("the initial weights are not those the definition names")
+        require_safetensors(opened.shape, len(initial), lambda part: bytes(initial[part]))
+        put_long(self._ports.blobs, _weights(opened.task), initial)
+
+    def _papers(self, definition: str, appointment: str, initial: int = 0) -> tuple[Definition, Appointment]:
+        """Those of a task that may be taken over, with first weights of so many bytes."""
+        opened = Definition.open(definition)
+        self._require_not_over(opened.task)
+        appointed = Appointment.open(appointment, self._ports.kgc_key)
+        if appointed.task != opened.task:
+            raise DocumentError("this appointment is for another task")
+        self._require_acceptable(opened, initial)
+        return opened, appointed
 
     def _require_not_over(self, task: str) -> None:
         """Its keys are erased: what is left of it can be read, and no round will ever follow."""

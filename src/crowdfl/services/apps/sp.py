@@ -7,7 +7,6 @@ import contextlib
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -183,9 +182,11 @@ def _add_requester_routes(
     weights = add_weight_routes(app, tokens, sp.options.quotas, folder)
 
     def take_over(caller: TokenEntry, given: Takeover) -> dict[str, str]:
-        arrived = weights.taken(caller.name, given.weights) if given.weights else nullcontext()
-        with patience(), arrived as initial:
-            return {"task": sp.tasks.create(given.definition, given.appointment, initial)}
+        if given.weights and not sp.tasks.has_weights(given.definition):  # which takes a while, and no other server
+            with weights.taken(caller.name, given.weights) as initial:
+                sp.tasks.take_weights(given.definition, given.appointment, initial)
+        with patience():
+            return {"task": sp.tasks.create(given.definition, given.appointment, None)}
 
     @app.post("/v1/tasks", status_code=201, openapi_extra=takes_json(Takeover))
     async def create(caller: requester, body: Annotated[Takeover, Depends(json_body(Takeover))]) -> dict[str, str]:
