@@ -217,11 +217,11 @@ class MaskedPart(Message, kind=66, repr=False):
                 "the seeds of this round's sum were drawn for other people's uploads, and serve those alone"
             )
         masked = own.plus(shape, *mask_of(self.t, place, shape))
-        sigma = shape.spec.settings.sigma
-        if sigma is None:
-            return masked.sums(), masked.total
-        noise = discrete_gaussian(self.noise, place.bind("crowdfl noise 1"), sigma, shape.spec.parameters)
-        return b"".join(shape.ring.added(masked.sums(), shape.ring.encode(noise.view(np.uint64)))), masked.total
+        sums, sigma = masked.sums(), shape.spec.settings.sigma
+        if sigma is not None:
+            noise = discrete_gaussian(self.noise, place.bind("crowdfl noise 1"), sigma, shape.spec.parameters)
+            sums = b"".join(shape.ring.added(sums, shape.ring.encode(noise.view(np.uint64))))
+        return sums, masked.total
 
 
 def sum_name(place: RoundPlace, members: AcceptedSet) -> bytes:
@@ -312,15 +312,15 @@ def publish_sum(
     record = parse_record(reply.record, shape, csp_key)
     if len(record.masks) != len(_SERVERS):
         raise LengthMismatch(f"CSP's record of round {place.number} has {len(record.masks)} hashes of seeds")
-    opened = _opened(shape, offer, reply.sums, reply.total)
-    sums = opened.sums()
-    opened_hash = _hash_of(len(sums), [sums], opened.total)
+    both = _opened(shape, offer, reply.sums, reply.total)
+    sums = both.sums()
+    opened = _hash_of(len(sums), [sums], both.total)
     seals = tuple(map(sha256, reply.seals))
     if (record.task, record.number, record.base) != (place.task, place.number, place.base):
         raise RolledBack(f"CSP's record of round {place.number} is of another round or model: the task cannot go on")
-    if replace(record, signature=b"") != _record(place, members, opened_hash, offer, record.masks[1], seals):
+    if replace(record, signature=b"") != _record(place, members, opened, offer, record.masks[1], seals):
         raise ProtocolError(f"CSP's record of round {place.number} is not about what this SP sent, got and computed")
-    return SharesPublication(sums, opened.total, part.seals + reply.seals, reply.record)
+    return SharesPublication(sums, both.total, part.seals + reply.seals, reply.record)
 
 
 @lru_cache(maxsize=4)  # it names everyone: where many readers are in one process, each would read all names again
