@@ -7,6 +7,7 @@ from crowdfl.roles.dealt import megabytes
 WEIGHT_BYTES = 8  # of each first weight, as it travels
 MOST_BYTES = 2**30  # of all of them: people's programs read no longer answer
 PHONE_PARAMETERS = 10_000_000  # that a page holds, as it says itself
+_MOST_PARAMETERS = (MOST_BYTES - 2**16) // WEIGHT_BYTES  # the file lists its arrays, too
 
 
 def size_line(definition: Definition) -> str:
@@ -21,7 +22,7 @@ def size_line(definition: Definition) -> str:
 def require_size(definition: Definition) -> None:
     """Refuse a model that nobody could fetch."""
     parameters = definition.spec.parameters
-    if parameters * WEIGHT_BYTES > MOST_BYTES:
+    if parameters > _MOST_PARAMETERS:
         raise SettingsError(
-            f"a model of {parameters:,} parameters is too large: {MOST_BYTES // WEIGHT_BYTES:,} are the most that travel"
+            f"a model of {parameters:,} parameters is too large: {_MOST_PARAMETERS:,} are the most that travel"
         )
