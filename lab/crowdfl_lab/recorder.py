@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from crowdfl.crypto.long_bytes import Long, whole
 from crowdfl.protocols.exchange import Observer
 from crowdfl.protocols.party import View
 
@@ -53,10 +54,10 @@ class RoundRecorder(Observer):
         yield
         self.laps.append(Lap(self.stage, role, self.clock() - start))
 
-    def message(self, sender: str, receiver: str, message: bytes) -> None:
+    def message(self, sender: str, receiver: str, message: Long) -> None:
         self.sent[sender, receiver] += 1
         if self.keep_messages:
-            self.messages.append((sender, receiver, message))
+            self.messages.append((sender, receiver, whole(message)))
 
     def reset(self) -> None:
         """Forget laps and messages; parties keep their costs and views."""

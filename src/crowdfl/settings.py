@@ -1276,7 +1276,10 @@ class SpSettings(TaskLimits, BrowserSettings, ComputingSettings):
         description="Of these, in all such tasks, those given to one address; 0: no limit, as behind a reverse proxy that "
         "limits them itself.",
     )
-    max_initial_bytes: _Count = Field(default=256 * 2**20, description="The size of a task's initial weights.")
+    max_initial_bytes: _Count = Field(
+        default=2**30,
+        description="The size of a task's initial weights, 8 bytes for each parameter: docs/own-model.md.",
+    )
     phone_connect: _Origins = Field(
         default=(),
         description="What the phone's page may call besides SP and `kgc.url`: KGC, where people reach it by another name.",

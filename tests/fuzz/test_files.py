@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from crowdfl.cli.participant import open_participant
 from crowdfl.cli.task.template import template
 from crowdfl.learning.datasets.npz_files import read_arrays
-from crowdfl.learning.models.forms import from_npz, from_safetensors, to_npz, to_safetensors
+from crowdfl.learning.models.forms import from_npz, from_safetensors, require_safetensors, to_npz, to_safetensors
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.learning.recipe import Recipe
 from crowdfl.services.client.opening import RequesterFile
@@ -52,6 +52,7 @@ INVITATION = {
 IN_MEMORY = {
     "npz": (to_npz(SHAPE, ARRAYS), lambda data: from_npz(SHAPE, data)),
     "safetensors": (to_safetensors(SHAPE, ARRAYS), lambda data: from_safetensors(SHAPE, data)),
+    "head": (to_safetensors(SHAPE, ARRAYS), lambda data: require_safetensors(SHAPE, len(data), data.__getitem__)),
 }
 
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-from base64 import b64encode
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +11,7 @@ from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.envelope import Envelope
 from crowdfl.documents.invitations import EnrolmentRequest, Invitation, Ticket
 from crowdfl.documents.signed import EnrolmentEnd, Order
+from crowdfl.protocols.uploads import Parcel, upload_digest
 from crowdfl.settings import TOKEN_ROLES
 from tests.fuzz.platform import SERVICES, Ask, digest
 from tests.fuzz.trial import JSON, NAMES, Form, changed_body, mutated, scaled
@@ -42,6 +42,7 @@ ANY_HEADER = st.tuples(st.from_regex(rb"[a-z][a-z0-9-]{0,10}", fullmatch=True), 
 BODIES = st.binary(max_size=300) | JSON.map(lambda value: json.dumps(value).encode())
 
 
+PARCEL = Parcel.of(INITIAL).to_bytes()  # first weights as they travel
 INVITED = SigningKey.fresh()  # whose public half an invitation names
 
 
@@ -61,10 +62,11 @@ def good_bodies(platform):
     papers = {
         "definition": stored.definition,
         "appointment": stored.appointment,
-        "initial": b64encode(INITIAL).decode(),
+        "weights": "",
     }
     return {
         "tasks": [papers, {"definition": stored.definition}, papers | {"definition": stranger}],
+        "weights": [PARCEL],
         "deposits": [{"amount": 5}],
         "orders": [{"order": order}],
         "close": [{"order": close}],
@@ -140,13 +142,15 @@ def asks(draw, platform, service):
         "number": draw(st.sampled_from(["1", "1", "2", "1000000"])),
         "name": draw(st.sampled_from(["first", "n", "-"])),
         "digest": draw(st.sampled_from([digest(request) for request in platform.requests] + ["0" * 64])),
+        "parcel": draw(st.sampled_from([upload_digest(PARCEL), "0" * 64])),
         "who": draw(st.sampled_from([person.who for person in people] + ["0" * 20])),
     }
     spoilt = draw(st.sampled_from([None, None, None, *values]))
     if spoilt is not None:
         values[spoilt] = draw(SEGMENTS | st.text(max_size=10).map(lambda text: re.sub(r"[?#/]", "", text)))
     target = re.sub(r"{(\w+)}", lambda found: values[found[1]], path)
-    target += draw(st.sampled_from(["", "?offset=0", "?offset=0", "?offset=-1", "?offset=1&offset=x", "?%ff=%00"]))
+    asked = ["", "?offset=0", f"?offset=0&total={len(INITIAL)}", "?offset=-1", "?offset=1&offset=x", "?%ff=%00"]
+    target += draw(st.sampled_from(asked))
     method = draw(st.sampled_from([*methods, *methods, *methods, "OPTIONS", "HEAD", "PUT"]))
     body = draw(bodies(platform, path))
     cuts = sorted(draw(st.lists(st.integers(0, len(body)), max_size=2)))

@@ -45,6 +45,8 @@ OPENS: dict[str, dict[str, set[str]]] = {
     "sp": {
         "GET /v1/key": {PUBLIC},
         "POST /v1/tasks": {"requester"},
+        "PATCH /v1/weights/{parcel}": {"requester"},
+        "GET /v1/weights/{parcel}/offset": {"requester"},
         "PUT /v1/tasks/{task}/deposits/{name}": {OWNER},
         "POST /v1/tasks/{task}/deposits/{name}/confirmation": {"bank"},
         "POST /v1/tasks/{task}/deposits/{name}/rejection": {"bank"},
@@ -82,6 +84,9 @@ OPENS: dict[str, dict[str, set[str]]] = {
         "POST /v1/tasks/{task}/participants": {"sp"},
         "POST /v1/tasks/{task}/requests": {"sp"},
         "GET /v1/tasks/{task}/requests/{digest}": {"sp"},
+        "PATCH /v1/tasks/{task}/requests/{parcel}": {"sp"},
+        "GET /v1/tasks/{task}/requests/{parcel}/offset": {"sp"},
+        "POST /v1/tasks/{task}/requests/{parcel}": {"sp"},
     },
 }
 for _routes in OPENS.values():
@@ -123,6 +128,7 @@ def call(campaign, service, route, headers_of, who=None):
         "number": "1",
         "name": "n",
         "digest": "0" * 64,
+        "parcel": "0" * 64,
         "who": who or campaign.people[0].who,
     }
     target = re.sub(r"{(\w+)}", lambda found: values[found[1]], path)

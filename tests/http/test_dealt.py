@@ -8,6 +8,7 @@ import time
 import pytest
 from structlog.testing import capture_logs
 
+from crowdfl.crypto.long_bytes import whole
 from crowdfl.errors import (
     FormatError,
     KeyNotProven,
@@ -172,6 +173,7 @@ class SlowAnswers:
         self.go, self.started, self.fail = threading.Event(), [], False
 
     def answer(self, task, request):
+        request = whole(request)
         self.started.append(request)
         assert self.go.wait(10)
         if self.fail:

@@ -30,7 +30,7 @@ from crowdfl.protocols.uploads import Head, upload_digest
 from crowdfl.roles.sp.uploads import read_upload, upload_name
 from crowdfl.services.apps import sp_uploads
 from crowdfl.services.apps.sp_uploads import Batches, UnfinishedUploads
-from crowdfl.services.client import peers
+from crowdfl.services.client import in_pieces
 from crowdfl.services.client.transport import Signer
 from tests.hosts import HARDENED
 
@@ -203,7 +203,7 @@ def test_leftovers_of_other_bytes_are_replaced(world, pieces):
 def test_a_long_upload_goes_in_as_many_requests_as_it_takes(world, pieces, monkeypatch, whole):
     """Whole, or some pieces at a time; what is signed, kept and acknowledged is the same."""
     monkeypatch.setattr(sp_uploads, "IN_MEMORY", 100)
-    monkeypatch.setattr(peers, "_WHOLE", whole)
+    monkeypatch.setattr(in_pieces, "WHOLE", whole)
     task, (person, other, _) = pieces
     upload, altered = person.update(), other.update()
     assert person.sp.send(task, 1, person.keys, upload)

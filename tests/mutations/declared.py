@@ -266,6 +266,7 @@ BOUNDS = (
 )
 PIECES, LEAVES = "tests/http/test_uploads.py::", "tests/crypto/test_leaves.py"
 OWN_FILES = "tests/crypto/test_own_files.py::"
+LARGE = "tests/http/test_large_models.py::"
 UPLOADS = (
     off(
         "an altered upload",
@@ -299,15 +300,39 @@ UPLOADS = (
     ),
     instead(
         "a head that was not signed",
-        "services/apps/sp_uploads.py",
+        "services/http/pieces.py",
         Text("head.digest == self._digest and len(head.data) == self._needs", "True"),
         PIECES + "test_a_piece_must_be_the_one_of_its_place_in_this_very_upload",
     ),
     instead(
         "leaves at the end of an upload that another process began",
-        "services/apps/sp_uploads.py",
+        "services/http/pieces.py",
         Text("sum(one.length for one in marks) != size", "False"),
         PIECES + "test_pieces_that_were_altered_on_disk_are_found_out",
+    ),
+    off(
+        "first weights that are too large",
+        "roles/limits.py",
+        "size > self.initial_bytes",
+        LARGE + "test_first_weights_that_are_too_large_are_refused_before_a_byte_of_them_is_taken",
+    ),
+    off(
+        "room for first weights on their way",
+        "services/apps/sp_weights.py",
+        "sum(others) + total > _MOST * quotas.initial_bytes",
+        LARGE + "test_one_requester_has_one_unfinished_file_and_all_together_a_few",
+    ),
+    off(
+        "first weights of another hash",
+        "roles/sp/tasks.py",
+        "sha256_of(initial).hex() != opened.initial",
+        LARGE + "test_weights_that_are_not_the_definitions_are_refused_and_kept_for_nobody",
+    ),
+    off(
+        "a request longer than its task can have",
+        "services/apps/csp.py",
+        "total > most",
+        LARGE + "test_a_request_longer_than_a_task_can_have_is_refused",
     ),
     off(
         "an upload that was altered since this process has checked it",
@@ -368,7 +393,7 @@ UPLOADS = (
     ),
     instead(
         "a half piece on a full disk",
-        "services/apps/sp_uploads.py",
+        "services/http/pieces.py",
         Text(
             "# a full disk leaves no half piece behind\n                file.truncate(offset)\n                raise",
             "\n                raise",
@@ -410,7 +435,7 @@ SUMS = (
     off(
         "a sum that is not the record's",
         SHARES + "average.py",
-        "_hash_of((message.sums, message.total)) != record.opened",
+        "_hash_of(len(message.sums), blocks_of(message.sums), message.total) != record.opened",
         READERS,
     ),
     off(
@@ -837,7 +862,7 @@ WRITES = (
     off(
         "a reply that is not the one that was used",
         "roles/sp/csp_link.py",
-        "hashlib.sha256(reply).digest() != digest",
+        "sha256_of(reply) != digest",
         _KEPT + "test_a_reply_that_was_used_and_is_gone_voids_the_round",
     ),
     without(

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crowdfl import protocols
+from crowdfl.crypto.long_bytes import Joined, Long, Part
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
 from crowdfl.errors import (
     CiphertextError,
@@ -28,6 +29,8 @@ from crowdfl.protocols.common.sdiv import SdivReply, SdivRequest
 from crowdfl.protocols.hardened.manifest import ManifestRequest
 from crowdfl.protocols.hardened.opening import OpenReply, OpenRequest, Publication
 from crowdfl.protocols.messages import Limits, Message
+from crowdfl.protocols.shares.round.average import SumOffer
+from crowdfl.protocols.shares.round.manifest import StepRequest
 from crowdfl.reasons import Reason
 from tests.protocols.driving import SMALL, deal, pair
 
@@ -55,8 +58,8 @@ def value_for(hint, servers, size):
         return servers.encrypt(list(range(size)))
     if hint is PartialVector:
         return servers.sp.partial_decrypt(servers.encrypt(list(range(size))))
-    if hint in (int, bytes, str):
-        return {int: 300 * size, bytes: bytes(range(size)), str: "pé" * size}[hint]
+    if hint in (int, bytes, str, Long):
+        return {int: 300 * size, bytes: bytes(range(size)), Long: bytes(range(size)), str: "pé" * size}[hint]
     if hint == Reason | None:
         return [None, *Reason][size]
     if hint is Reason:
@@ -213,3 +216,22 @@ def test_csp_survives_noise(rewarding_csp, kind, noise):
 def rewarding_csp():
     """A CSP that knows every request there is."""
     return deal(3, 1, total="hidden", **(SMALL | {"max_participants": 3})).csp
+
+
+def test_a_long_field_stays_where_it_lies(monkeypatch):
+    """A message inside another one too: nothing of it is copied before somebody looks."""
+    from crowdfl.protocols import messages
+
+    monkeypatch.setattr(messages, "LONG_BYTES", 8)
+    inner = SumOffer(bytes(range(20)), b"t", b"m", (), b"")
+    outer = StepRequest(1, 2, bytes(32), inner.to_long())
+    data = outer.to_long()
+    assert isinstance(data, Joined)
+    assert data[:] == outer.to_bytes() == dataclasses.replace(outer, payload=inner.to_bytes()).to_bytes()
+    read = StepRequest.from_bytes(data, Limits.plain(1000))
+    assert isinstance(read.payload, Part)
+    found = SumOffer.from_bytes(read.payload, Limits.plain(1000))
+    assert isinstance(found.sums, Part)
+    assert (found.sums[:], found.total) == (inner.sums, inner.total)
+    with pytest.raises(Truncated):
+        StepRequest.from_bytes(Part(data, 0, len(data) - 1), Limits.plain(1000))

@@ -22,6 +22,7 @@ SAID = {  # functions, classes or constants by module: consoles may show all tha
     "protocols/shares/widths.py": ("explain", "_sketch_lines", "_remedy"),
     "roles/dealt.py": ("dealt_words",),
     "roles/defining.py": ("warnings", "recruiting_warnings", "invitation_warning", "_step_warnings"),
+    "roles/model_size.py": ("size_line", "require_size"),
     "roles/phones.py": ("phone_obstacle", "_untrainable"),
     "roles/restored.py": ("_RETURNED", "_MASKS_IN_DOUBT"),
     "roles/sp/operator.py": ("cancel", "retry_round", "_not_settled"),

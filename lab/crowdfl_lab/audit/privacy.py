@@ -97,7 +97,7 @@ class _Game:
         t, noise = secrets.token_bytes(MASK_BYTES), secrets.token_bytes(SEED_BYTES)
         part = MaskedPart(t, noise, sum_name(place, _MEMBERS), ())
         sums, _ = part.masked(self.shape, place, _MEMBERS, ShareSum(own, 0))
-        return ring.signed(ring.reduced(ring.eights(sums) - ring.eights(mask_of(t, place, self.shape)[0])))
+        return ring.signed(ring.reduced(ring.eights(sums) - ring.eights(mask_of(t, place, self.shape)[0][:])))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from blake3 import blake3
 
-from crowdfl.crypto.shares.ring import Wire
+from crowdfl.crypto.long_bytes import Long, Wire, view_of
 
 LEAF_BYTES = 32
 _LABEL = b"crowdfl leaf 1"
@@ -41,13 +41,13 @@ class Leaf:
         return self._hash.digest()
 
 
-def pieces_of(data: Wire) -> Iterator[memoryview]:
-    view, size = memoryview(data), piece_bytes(len(data))
+def pieces_of(data: Long) -> Iterator[Wire]:
+    view, size = view_of(data), piece_bytes(len(data))
     for start in range(0, len(view), size):
         yield view[start : start + size]
 
 
-def leaves_of(data: Wire) -> bytes:
+def leaves_of(data: Long) -> bytes:
     """One after the other."""
     found = []
     for index, piece in enumerate(pieces_of(data)):

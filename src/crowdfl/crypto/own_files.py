@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import GCM
 
+from crowdfl.crypto.long_bytes import Wire
 from crowdfl.crypto.randomness import secret_bytes
-from crowdfl.crypto.shares.ring import Wire
 
 _KEY_BYTES, _NONCE_BYTES = 32, 12
 _MOST = 1 << 17  # files; of those that were not read for longest, the tags are forgotten
@@ -93,3 +93,7 @@ class OwnFiles:
 
     def __repr__(self) -> str:
         return f"OwnFiles({len(self._marks)})"
+
+
+CHECKED = OwnFiles()
+"""What this process has checked, by its names in the store: none is hashed twice."""

@@ -6,14 +6,14 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.crypto.shares.ring import Long
+from crowdfl.crypto.long_bytes import Long
 from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import FormatError
 from crowdfl.protocols.claims import PayStatement
 from crowdfl.protocols.exchange import Exchange
 from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import RoundWord, TaskSpec, TrainFlat
-from crowdfl.protocols.records import Look
+from crowdfl.protocols.records import Look, Outcome
 from crowdfl.reasons import Reason
 from crowdfl.settings import TaskSettings
 
@@ -63,6 +63,13 @@ class ClosesRounds(Protocol):
 
 
 # Of the servers.
+
+
+@runtime_checkable
+class AnswersLong(Protocol):
+    """CSP's half looks at requests where they lie: they may be as long as a model."""
+
+    def answer_long(self, records: Look, request: Long) -> Outcome: ...  # as `answer`
 
 
 @runtime_checkable

@@ -22,6 +22,7 @@ from itertools import pairwise
 from typing import Protocol
 
 from crowdfl.crypto.commitment import commit
+from crowdfl.crypto.long_bytes import Long
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
 from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.sealing import ReaderKey, seal_to
@@ -615,7 +616,7 @@ def open_place_kept(data: bytes, note: PlaceNote, csp_key: bytes) -> PlaceKept:
     return found
 
 
-def is_claim(request: bytes, *kinds: type[Message]) -> bool:
+def is_claim(request: Long, *kinds: type[Message]) -> bool:
     """Of a request to CSP, one of these kinds or of any; all others are steps of rounds."""
     try:
         return Message.kind_of(request) in [

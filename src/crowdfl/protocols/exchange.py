@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from crowdfl.crypto.long_bytes import Long, whole
 from crowdfl.errors import LimitExceeded
 from crowdfl.protocols.party import Costs, View
 
-Reply = Callable[[], bytes]
+Reply = Callable[[], Long]
 """CSP's answer: the call waits until it is there."""
 
-Ask = Callable[[bytes], Reply]
+Ask = Callable[[Long], Reply]
 """How a request reaches CSP: a function call, or HTTP with a durable copy of each reply."""
 
-Exchange = Generator[bytes, Reply, None]
+Exchange = Generator[Long, Reply, None]
 """SP's side of a step: yields requests, is sent replies to wait for."""
 
 
@@ -27,9 +28,9 @@ class ReplyForm:
     """What a reply to one request looks like, whatever it says: known before the request leaves, and no secret is in it."""
 
     longest: int  # bytes
-    _require: Callable[[bytes], object]  # `FormatError` for anything else
+    _require: Callable[[Long], object]  # `FormatError` for anything else
 
-    def check(self, reply: bytes) -> None:
+    def check(self, reply: Long) -> None:
         if len(reply) > self.longest:
             raise LimitExceeded(f"a reply of {len(reply)} bytes; at most {self.longest} are allowed at this step")
         self._require(reply)
@@ -57,7 +58,7 @@ class Observer:
         """Around each stretch of one role's work."""
         return nullcontext()
 
-    def message(self, sender: str, receiver: str, message: bytes) -> None: ...
+    def message(self, sender: str, receiver: str, message: Long) -> None: ...
 
 
 _UNWATCHED = Observer()
@@ -73,16 +74,16 @@ class Silent(Observer):
 def ask_directly(answer: Callable[[bytes], bytes], observer: Observer = _UNWATCHED) -> Ask:
     """CSP a function call away."""
 
-    def ask(request: bytes) -> Reply:
+    def ask(request: Long) -> Reply:
         with observer.working("CSP"):
-            reply = answer(request)
+            reply = answer(whole(request))
         observer.message("CSP", "SP", reply)
         return partial(bytes, reply)
 
     return ask
 
 
-def run_exchange(step: Generator[bytes, Reply, _Result], ask: Ask, observer: Observer = _UNWATCHED) -> _Result:
+def run_exchange(step: Generator[Long, Reply, _Result], ask: Ask, observer: Observer = _UNWATCHED) -> _Result:
     """Take a step of SP's to its end, one request after the other. The only loop of this kind."""
     reply: Reply | None = None
     while True:
@@ -94,6 +95,7 @@ def run_exchange(step: Generator[bytes, Reply, _Result], ask: Ask, observer: Obs
                 return result
         observer.message("SP", "CSP", request)
         reply = ask(request)
+        del request  # it may be long
 
 
 def pipelined(
@@ -104,7 +106,7 @@ def pipelined(
     for request, kept in requests:
         reply = yield request
         if waiting is not None:
-            take(waiting[0](), waiting[1])
+            take(whole(waiting[0]()), waiting[1])
         waiting = reply, kept
     if waiting is not None:
-        take(waiting[0](), waiting[1])
+        take(whole(waiting[0]()), waiting[1])

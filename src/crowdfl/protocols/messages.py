@@ -11,6 +11,7 @@ from types import UnionType
 from typing import Any, ClassVar, Self, dataclass_transform, get_type_hints
 
 from crowdfl.crypto.compute import Backend
+from crowdfl.crypto.long_bytes import LONG_BYTES, Joined, Long, Part
 from crowdfl.crypto.paillier.pctd import PublicKey
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
 from crowdfl.errors import FormatError, LimitExceeded, TrailingBytes, Truncated, UnsupportedVersion
@@ -57,36 +58,44 @@ class Message:
         dataclass(frozen=True, repr=repr)(cls)
 
     def to_bytes(self) -> bytes:
-        parts = [_HEADER.pack(_MAGIC, _VERSION, self.kind)]
+        return b"".join(part if isinstance(part, bytes | memoryview) else part[:] for part in self._parts())
+
+    def to_long(self) -> Long:
+        """The same, without a copy of fields that are long."""
+        found = Joined(self._parts())
+        return found if len(found) > LONG_BYTES else found[:]
+
+    def _parts(self) -> list[Long]:
+        parts: list[Long] = [_HEADER.pack(_MAGIC, _VERSION, self.kind)]
         for part in fields(self):
-            body = _encode(getattr(self, part.name))
+            value = getattr(self, part.name)
+            body = value if isinstance(value, Joined | Part) else _encode(value)
             parts += [_LENGTH.pack(len(body)), body]
-        return b"".join(parts)
+        return parts
 
     @classmethod
-    def from_bytes(cls, data: bytes, limits: Limits) -> Self:
+    def from_bytes(cls, data: Long, limits: Limits) -> Self:
+        """A field that may be long stays where it lies."""
         hints = _hints(cls)  # type: ignore[arg-type]  # a class is hashable
-        return cls(
-            *(_decode(bytes(body), hints[name], limits) for name, body in cls._bodies(data, limits.max_field).items())
-        )
+        return cls(*(_decode(body, hints[name], limits) for name, body in cls._bodies(data, limits.max_field).items()))
 
     @classmethod
-    def require_form(cls, data: bytes) -> None:
+    def require_form(cls, data: Long) -> None:
         """Whether these bytes are such a message, from the first to the last; what its fields hold is not looked at."""
         cls._bodies(data, len(data))
 
     @classmethod
-    def _bodies(cls, data: bytes, longest: int) -> dict[str, memoryview]:
+    def _bodies(cls, data: Long, longest: int) -> "dict[str, memoryview | Part]":
         if len(data) < _HEADER.size:
             raise Truncated(f"{len(data)} bytes are not a message")
-        magic, version, kind = _HEADER.unpack_from(data)
+        magic, version, kind = _HEADER.unpack_from(data[: _HEADER.size])
         if magic != _MAGIC:
             raise FormatError("these bytes are not a CrowdFL message")
         if version != _VERSION:
             raise UnsupportedVersion(f"a message of version {version}; this program speaks version {_VERSION}")
         if kind != cls.kind:
             raise FormatError(f"a message of kind {kind} where {cls.__name__} is expected")
-        view = memoryview(data)
+        view = memoryview(data) if isinstance(data, bytes | bytearray | memoryview) else Part(data, 0, len(data))
         place = _HEADER.size
         bodies = {}
         for part in fields(cls):
@@ -96,10 +105,10 @@ class Message:
         return bodies
 
     @staticmethod
-    def kind_of(data: bytes) -> int:
+    def kind_of(data: Long) -> int:
         if len(data) < _HEADER.size:
             raise Truncated(f"{len(data)} bytes are not a message")
-        return data[5]
+        return data[: _HEADER.size][5]
 
 
 class RoundRequest(Message):
@@ -108,22 +117,23 @@ class RoundRequest(Message):
     round_number: int
 
 
-def _next(view: memoryview, place: int, longest: int) -> tuple[memoryview, int]:
+def _next(view: memoryview | Part, place: int, longest: int) -> tuple[memoryview | Part, int]:
     if len(view) < place + _LENGTH.size:
         raise Truncated("the message ends inside a length")
-    (length,) = _LENGTH.unpack_from(view, place)
+    (length,) = _LENGTH.unpack(view[place : place + _LENGTH.size])
     if length > longest:
         raise LimitExceeded(f"a field of {length} bytes; at most {longest} are allowed here")
     start = place + _LENGTH.size
     if len(view) < start + length:
         raise Truncated(f"the message ends inside a field of {length} bytes")
-    return view[start : start + length], start + length
+    end = start + length
+    return view.part(start, end) if isinstance(view, Part) else view[start:end], end
 
 
-def _encode(value: Any) -> bytes:  # noqa: ANN401 -- the one place where fields of every type meet
+def _encode(value: Any) -> bytes | memoryview:  # noqa: ANN401 -- the one place where fields of every type meet
     if value is None:
         return b""
-    if isinstance(value, bytes):
+    if isinstance(value, bytes | memoryview):
         return value
     if isinstance(value, str):
         return value.encode()
@@ -135,12 +145,19 @@ def _encode(value: Any) -> bytes:  # noqa: ANN401 -- the one place where fields 
     return number.to_bytes((number.bit_length() + 7) // 8, "big")
 
 
-def _decode(body: bytes, hint: Any, limits: Limits) -> Any:  # noqa: ANN401
+def _decode(found: memoryview | Part, hint: Any, limits: Limits) -> Any:  # noqa: ANN401
+    if hint is Long and len(found) > LONG_BYTES:
+        return found
+    body = found[:] if isinstance(found, Part) else found
+    return _value(bytes(body), hint, limits)
+
+
+def _value(body: bytes, hint: Any, limits: Limits) -> Any:  # noqa: ANN401
     if hint is CipherVector or hint is PartialVector:
         if limits.public is None:
             raise FormatError("no ciphertexts are expected here")
         return hint.from_bytes(body, limits.public, max_count=limits.max_count, backend=limits.backend)
-    if hint is bytes:
+    if hint is bytes or hint is Long:
         return body
     if hint is int:
         if len(body) > _LONGEST_INT or body[:1] == b"\0":
@@ -152,11 +169,11 @@ def _decode(body: bytes, hint: Any, limits: Limits) -> Any:  # noqa: ANN401
         except UnicodeDecodeError:
             raise FormatError("a text field is not UTF-8") from None
     if isinstance(hint, UnionType):  # a code, or nothing
-        return _decode(body, hint.__args__[0], limits) if body else None
+        return _value(body, hint.__args__[0], limits) if body else None
     view, place, values = memoryview(body), 0, list[Any]()  # a list: each entry behind its length
     while place < len(body):
         if len(values) >= limits.max_entries:
             raise LimitExceeded(f"a list of more than {limits.max_entries} entries")
         part, place = _next(view, place, limits.max_field)
-        values.append(_decode(bytes(part), hint.__args__[0], limits))
+        values.append(_value(bytes(part[:]), hint.__args__[0], limits))
     return tuple(values)

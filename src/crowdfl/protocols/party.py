@@ -4,17 +4,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from crowdfl.crypto.blocks import Block, as_mpz
 from crowdfl.crypto.coins import Coins
 from crowdfl.crypto.compute import Backend, Kernel, Progress, default_backend
+from crowdfl.crypto.long_bytes import Long
 from crowdfl.crypto.paillier import kernels, vector
 from crowdfl.crypto.paillier.pctd import FreshRandomizers, KeyShare, PublicKey, RandomizerSource
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector, Unchecked
 from crowdfl.errors import CrowdFLError, InvalidKey
 from crowdfl.protocols.messages import Limits, Message
 
+_Sent = TypeVar("_Sent", bound=Long)
 _OPERATIONS: dict[type, str] = {
     kernels.Encrypt: "Enc",
     kernels.AddPlain: "PAdd",
@@ -60,7 +62,7 @@ class Costs:
         finally:
             self._scope = before
 
-    def sent(self, message: bytes) -> bytes:
+    def sent(self, message: _Sent) -> _Sent:
         self.messages += 1
         self.bytes_sent += len(message)
         return message

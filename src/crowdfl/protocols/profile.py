@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.crypto.compute import Backend, Progress, Read, default_backend
+from crowdfl.crypto.long_bytes import Long
 from crowdfl.crypto.paillier.budget import WidthBudget
 from crowdfl.crypto.paillier.pctd import KeyShare, PublicKey
 from crowdfl.crypto.sealing import ReaderKey
@@ -220,7 +221,7 @@ class SpProtocol(RoleProtocol, ChecksClaims, Protocol):
     def check(self) -> None:
         """Refuse a set of uploads that must not be opened, before anything is."""
 
-    def reply_form(self, request: bytes) -> ReplyForm: ...  # of what CSP answers to it: nothing else is recorded
+    def reply_form(self, request: Long) -> ReplyForm: ...  # of what CSP answers to it: nothing else is recorded
     def publish(self, *, final: bool) -> Exchange: ...  # average what is in, with CSP, for `publication`
     def reward(self, payment: int) -> Exchange: ...  # those who are in, with CSP, for `envelopes`; before `publish`
     def publication(self) -> bytes: ...  # what readers are served

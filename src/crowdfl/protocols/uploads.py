@@ -2,18 +2,40 @@
 
 The head holds the leaf of each piece, and its sender signs them: so a receipt, a name in a store and a signed request for an
 upload are over the head alone, and a piece is held against its leaf as it comes. An upload of another profile is all head.
+Other long bytes travel the same way, as a parcel.
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from crowdfl.crypto.leaves import LEAF_BYTES, Leaf, leaves_bytes, piece_bytes
-from crowdfl.crypto.shares.ring import Wire
+from crowdfl.crypto.leaves import LEAF_BYTES, Leaf, leaves_bytes, leaves_of, piece_bytes
+from crowdfl.crypto.long_bytes import Long, Wire, view_of
 from crowdfl.errors import BadSignature, FormatError
 from crowdfl.protocols.messages import HEADER_BYTES, LENGTH_BYTES, Message
 
-IN_PIECES = 53  # the kind of the one message that ends in pieces, and how many fields stand before their leaves
-_BEFORE_LEAVES = 9
+IN_PIECES, PARCEL = 53, 103  # the kinds of the messages that end in pieces
+_BEFORE_LEAVES = {IN_PIECES: 9, PARCEL: 0}  # fields
+
+
+class Parcel(Message, kind=PARCEL, repr=False):
+    """Long bytes that are no upload, on their way in pieces: a task's first weights, a request to CSP."""
+
+    leaves: bytes
+    body: Long
+
+    @classmethod
+    def of(cls, body: Long) -> "Parcel":
+        return cls(leaves_of(body), body)
+
+    def head(self) -> bytes:
+        """What stands before the body, its length included."""
+        empty = replace(self, body=b"").to_bytes()
+        return empty[:-LENGTH_BYTES] + len(self.body).to_bytes(LENGTH_BYTES, "big")
+
+
+def parcel_head_bytes(total: int) -> int:
+    """Before so many bytes."""
+    return HEADER_BYTES + 2 * LENGTH_BYTES + leaves_bytes(total)
 
 
 @dataclass(frozen=True)
@@ -47,13 +69,14 @@ class Head:
             )
 
     @classmethod
-    def of(cls, upload: Wire) -> "Head":
-        """Of an upload, or of as much of one as has come."""
-        view = memoryview(upload)
-        if len(view) < HEADER_BYTES or Message.kind_of(bytes(view[:HEADER_BYTES])) != IN_PIECES:
-            return cls(bytes(view), b"", 0)
+    def of(cls, upload: Long) -> "Head":
+        """Of an upload or a parcel, or of as much of one as has come."""
+        view = view_of(upload)
+        before = _BEFORE_LEAVES.get(Message.kind_of(view)) if len(view) >= HEADER_BYTES else None
+        if before is None:
+            return cls(bytes(view[:]), b"", 0)
         place = HEADER_BYTES
-        for _ in range(_BEFORE_LEAVES):
+        for _ in range(before):
             place += LENGTH_BYTES + _length(view, place)
         end = place + LENGTH_BYTES + _length(view, place)
         total = _length(view, end)
@@ -71,7 +94,7 @@ def upload_digest(upload: Wire) -> str:
         return hashlib.sha256(upload).hexdigest()
 
 
-def _length(view: memoryview, place: int) -> int:
+def _length(view: Long, place: int) -> int:
     if len(view) < place + LENGTH_BYTES:
         raise FormatError("an upload ends within its head")
     return int.from_bytes(view[place : place + LENGTH_BYTES], "big")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import BinaryIO
 
+from crowdfl.crypto.long_bytes import Long, sha256_of, whole
 from crowdfl.documents.invitations import admitted
 from crowdfl.documents.signed import Appointment, ClaimsExtension, Definition
 from crowdfl.errors import (
@@ -32,10 +33,10 @@ from crowdfl.errors import (
     UnknownParticipant,
     UnknownTask,
 )
-from crowdfl.protocols.capabilities import SpendsRounds, TakesDealt
+from crowdfl.protocols.capabilities import AnswersLong, SpendsRounds, TakesDealt
 from crowdfl.protocols.claims import OpenedClaim, UnclaimedRequest, is_claim
 from crowdfl.protocols.profile import CspProtocol, Tools
-from crowdfl.protocols.records import Look
+from crowdfl.protocols.records import Look, Outcome
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.csp_records import OPENED, STEPS, StoredRecords, memory_folder
 from crowdfl.roles.csp_retention import CLAIMS, CLAIMS_BUNDLE
@@ -167,9 +168,9 @@ class Csp:
         places = most if definition.recruits else definition.settings.max_participants
         self.store.add_participant(task, participant, places, most)
 
-    def answer(self, task: str, request: bytes, _longest: int = 0) -> bytes:
+    def answer(self, task: str, request: Long, _longest: int = 0) -> bytes:
         """The one answer to this request: what was answered before, or what follows from the records as they stand."""
-        name, folder = hashlib.sha256(request).hexdigest(), _folder(request)
+        name, folder = sha256_of(request).hex(), _folder(request)
         if self._known(task, name)[2] is not None:
             known = self.kept(task, name)
             if known is not None:
@@ -239,13 +240,13 @@ class Csp:
         _require_answering(stored, steps=False)
         return stored, enrolled, known
 
-    def _answered(self, stored: StoredTask, enrolled: int, name: str, request: bytes, folder: str) -> bytes | None:
+    def _answered(self, stored: StoredTask, enrolled: int, name: str, request: Long, folder: str) -> bytes | None:
         """One transition. `Overtaken` if another process was first: what was computed never leaves, and is swept later."""
         task = stored.task
         with self.tools.observer.working("CSP"):
             side, look = self._side(stored, enrolled), self._look(task)
             try:
-                outcome = side.answer(look, request)
+                outcome = _outcome(side, look, request)
             except DealtMaterialDamaged:  # it is not: another process has gone on, and erased what it has used up
                 require_latest(self.store.task(task), stored)
                 raise
@@ -369,7 +370,13 @@ class Csp:
         self._erased.pop(task, None)
 
 
-def _folder(request: bytes) -> str:
+def _outcome(side: CspProtocol, look: Look, request: Long) -> Outcome:
+    if isinstance(side, AnswersLong) and not isinstance(request, bytes):
+        return side.answer_long(look, request)
+    return side.answer(look, whole(request))
+
+
+def _folder(request: Long) -> str:
     """Where its answer is kept."""
     if is_claim(request, OpenedClaim):
         return OPENED

@@ -7,16 +7,14 @@ task, role or round, is not used. A round whose file is gone cannot be computed:
 """
 
 import hashlib
-import os
-import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import BinaryIO
 
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import DealtMaterialDamaged, NotReady
 from crowdfl.protocols.capabilities import DealsFiles
 from crowdfl.protocols.registry import profile_named
+from crowdfl.roles.kept_file import KeptFile
 from crowdfl.roles.ports import Blobs, KgcPeer
 
 DEALT_FILES = "dealt files"
@@ -63,12 +61,13 @@ def dealt_words(definition: Definition) -> str:
     sizes = dealt_sizes(definition)
     rounds = definition.settings.rounds
     each = (
-        f"{role.upper()} {_megabytes(size)} a round, {_megabytes(size * rounds)} in all" for role, size in sizes.items()
+        f"{role.upper()} {megabytes(size)} a round, {megabytes(size * rounds)} in all" for role, size in sizes.items()
     )
     return "; ".join(each)
 
 
-def _megabytes(size: int) -> str:
+def megabytes(size: int) -> str:
+    """As people read it."""
     return f"{size / 1e6:,.1f} MB" if size >= 100_000 else f"{size / 1e3:,.1f} kB"
 
 
@@ -89,7 +88,7 @@ class DealtFiles:
             if not self.bundles.has(name):
                 self.bundles.put(name, self._sealed(definition.task, number, kgc.dealt(definition.task, number), size))
 
-    def load(self, definition: Definition, number: int) -> "KeptFile":
+    def load(self, definition: Definition, number: int) -> KeptFile:
         """Looked at from its beginning to its end, and not kept in memory."""
         try:
             file = self.bundles.open(dealt_name(definition.task, number))
@@ -130,21 +129,3 @@ class DealtFiles:
 
     def _hasher(self, task: str, number: int) -> "hashlib._Hash":
         return hashlib.sha256(f"crowdfl dealt 1 {task} {self.role} {number} ".encode())
-
-
-class KeptFile:
-    """What follows the head of a file, read a piece at a time, as it is where it lies; closed when nobody holds it."""
-
-    def __init__(self, file: BinaryIO, head: int) -> None:
-        self._file = file
-        weakref.finalize(self, file.close)
-        self.head = file.read(head)
-        self._length = file.seek(0, os.SEEK_END) - head
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __getitem__(self, piece: slice) -> bytes:
-        first, last, _ = piece.indices(self._length)
-        self._file.seek(len(self.head) + first)
-        return self._file.read(max(0, last - first))

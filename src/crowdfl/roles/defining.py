@@ -19,6 +19,7 @@ from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.learning.recipe import Recipe
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.dealt import dealt_words
+from crowdfl.roles.model_size import require_size, size_line
 from crowdfl.settings import (
     DAY,
     LEARNERS,
@@ -156,7 +157,9 @@ def explained(definition: Definition) -> Explanation:
     settings, parameters = definition.settings, definition.spec.parameters
     profile = profile_named(settings.profile)
     profile.check(settings, parameters)
-    widths, dealt = profile.explain(settings, parameters), dealt_words(definition)
+    require_size(definition)
+    widths = "\n".join([profile.explain(settings, parameters), size_line(definition)])
+    dealt = dealt_words(definition)
     plan, texts = [*plan_lines(definition), *reward_lines(definition)], text_lines(definition)
     return Explanation(settings.profile, parameters, widths, dealt, plan, texts, warnings(definition))
 

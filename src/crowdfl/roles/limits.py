@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import LimitExceeded, QuotaExceeded
-from crowdfl.learning.models.forms import from_safetensors
 from crowdfl.roles.dealt import dealt_sizes
+from crowdfl.roles.model_size import WEIGHT_BYTES
 from crowdfl.roles.records import StoredTask, TaskState
 from crowdfl.settings import DAY, SpSettings, TaskLimits
 
@@ -56,15 +56,18 @@ class SpQuotas:
     def of(cls, settings: SpSettings) -> "SpQuotas":
         return cls(TaskBounds.of(settings), settings.max_tasks, settings.max_initial_bytes)
 
-    def require(self, definition: Definition, initial: bytes, now: float) -> None:
-        """The definition within its bounds, and initial weights that are the model's."""
+    def require(self, definition: Definition, now: float) -> None:
+        """The definition within its bounds, its model too."""
         self.bounds.require(definition, now)
-        if len(initial) > self.initial_bytes:
+        self.require_initial(definition.spec.parameters * WEIGHT_BYTES)
+
+    def require_initial(self, size: int) -> None:
+        """Of a task's first weights."""
+        if size > self.initial_bytes:
             raise LimitExceeded(
-                f"the initial weights have {len(initial)} bytes, and this platform takes {self.initial_bytes}: "
+                f"the initial weights have {size:,} bytes, and this platform takes {self.initial_bytes:,}: "
                 "use a smaller model, or ask its operator for a larger `max_initial_bytes`"
             )
-        from_safetensors(definition.shape, initial)
 
     def require_place(self, definition: Definition, stored: Iterable[StoredTask]) -> None:
         """Every task that is not settled keeps keys, uploads and money here."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import SettingsError
+from crowdfl.roles.model_size import PHONE_PARAMETERS
 from crowdfl.settings import LEARNERS
 
 
@@ -13,6 +14,8 @@ def phone_obstacle(definition: Definition) -> str | None:
     profile = definition.settings.profile
     if profile != "shares":
         return f"a browser takes part in tasks of the profile shares only, and this one's is {profile}"
+    if (parameters := definition.spec.parameters) > PHONE_PARAMETERS:
+        return f"its model has {parameters:,} parameters, and a page holds {PHONE_PARAMETERS:,}"
     return _untrainable(definition.training)
 
 

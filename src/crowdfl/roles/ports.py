@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from crowdfl.crypto.long_bytes import Long
 from crowdfl.crypto.paillier.pctd import RandomizerSource
 from crowdfl.errors import CrowdFLError
 from crowdfl.protocols.profile import SpRecord
@@ -317,5 +318,5 @@ class CspPeer(Protocol):
         self, task: str
     ) -> str: ...  # its signed word that people can claim longer; "" if there is none
 
-    def answer(self, task: str, request: bytes, longest: int) -> bytes:
+    def answer(self, task: str, request: Long, longest: int) -> Long:
         """The same request again, the same reply. Whoever reads it from a network reads `longest` bytes of it at most."""

@@ -40,6 +40,7 @@ from crowdfl.protocols.profile import Average, ReaderProtocol, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.dealt import dealt_words
 from crowdfl.roles.kgc import Created
+from crowdfl.roles.model_size import require_size
 from crowdfl.roles.participant.chain import KeptChain
 from crowdfl.roles.participant.participant import Train
 from crowdfl.roles.ports import Blobs, Clock, replace_blob
@@ -104,6 +105,7 @@ class Requester:
         """Have keys made, post the task. Idempotent for the same definition."""
         weights = to_safetensors(definition.shape, initial)
         profile_named(definition.settings.profile).check(definition.settings, definition.spec.parameters)
+        require_size(definition)
         text = self._signed(definition, weights)
         complete = Definition.open(text)
         task = complete.task

@@ -273,7 +273,9 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
     checker, files = Checker(Threads(1)), _Folder(store, settings)
     backend, close = _backend(settings, "sp", files.place)
     guard = open_guard(store, settings)
-    ports = SpPorts(store, SystemClock(), files.blobs, keys, guard, KgcClient(kgc), CspClient(csp), settings.kgc_key)
+    ports = SpPorts(
+        store, SystemClock(), files.blobs, keys, guard, KgcClient(kgc), CspClient(csp, folder=folder), settings.kgc_key
+    )
     options = SpOptions(
         _tools(settings, backend, observer),
         checker=checker,

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.crypto.compute import Backend
+from crowdfl.crypto.long_bytes import Long
 from crowdfl.crypto.randomness import SEED_BYTES, secret_bytes, secret_hex
 from crowdfl.crypto.sealing import ReaderKey
 from crowdfl.crypto.shares.ring import Words
@@ -116,7 +117,8 @@ class _WholeSp(SharesSp):
         """A round that is over is never computed again."""
         self._updates = _Updates()
 
-    def _work(self, uploads: Sequence[Stored], coins: bytes = b"") -> Findings:
+    def _work(self, uploads: Sequence[Stored], coins: bytes = b"", onto: ShareSums | None = None) -> Findings:
+        del onto
         return self._updates.findings(self._shape, [one.who for one in uploads], coins)
 
     def _dealt(self, file: int) -> DealtRound:
@@ -159,7 +161,7 @@ class _Csp:
             self.products |= {} if cohort.members.void else answer.products
         return self._party.send(StepReply(sha256(request), answer.payload, b""))
 
-    def _answered(self, payload: bytes) -> CspAnswer:
+    def _answered(self, payload: Long) -> CspAnswer:
         if not self._awaits_manifest:
             return self._round.answer(payload)
         self._awaits_manifest = False

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
+from crowdfl.crypto.long_bytes import Long
 from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.roles.kgc import Created, Kgc
 from crowdfl.roles.participant.enrolment import EnrollingKgc
@@ -94,7 +95,7 @@ class LinkToCsp(_Link):
     def claims_extended(self, task: str) -> str:
         return self._ask(CspPeer.claims_extended, task)
 
-    def answer(self, task: str, request: bytes, longest: int) -> bytes:
+    def answer(self, task: str, request: Long, longest: int) -> Long:
         return self._ask(CspPeer.answer, task, request, longest)
 
     def end(self, task: str, document: str) -> None:

@@ -18,6 +18,7 @@ from math import log2
 import numpy as np
 
 from crowdfl.crypto.commitment import commit
+from crowdfl.crypto.long_bytes import Long
 from crowdfl.crypto.shares.expansion import expand
 from crowdfl.errors import ClaimRefused, RoundEnded
 from crowdfl.protocols import claims
@@ -204,7 +205,7 @@ def attack_later_bits() -> Iterator[Finding]:
 def _looked(round_: DeviatingRound, number: int, long: int) -> bool | None:
     """Whether the victim was rejected; None where its seal was not opened. Nothing comes of the round."""
 
-    def ask(request: bytes) -> Reply:
+    def ask(request: Long) -> Reply:
         if StepRequest.from_bytes(request, round_.shape.limits(round_.shape.longest_payload)).step > shown_in(
             round_.shape
         ):

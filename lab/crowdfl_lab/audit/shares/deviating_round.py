@@ -13,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from crowdfl.crypto.compute import default_backend
+from crowdfl.crypto.long_bytes import Long, whole
 from crowdfl.crypto.sealing import ReaderKey
 from crowdfl.crypto.shares.sketch import Sketch
 from crowdfl.errors import CrowdFLError
@@ -121,7 +122,8 @@ class DeviatingRound(Parties):
             if (sender, receiver) == ("SP", "CSP"):
                 asked = StepRequest.from_bytes(message, limits)
             elif (sender, receiver) == ("CSP", "SP"):
-                said.append(Said(asked.step, asked.payload, StepReply.from_bytes(message, limits).payload))
+                answer = StepReply.from_bytes(message, limits).payload
+                said.append(Said(asked.step, whole(asked.payload), whole(answer)))
         return said
 
     def said(self, step: int) -> Said:
@@ -173,7 +175,7 @@ class TamperedSp(SharesSp):
 
     tamper: Tamper = staticmethod(_as_it_is)
 
-    def _begun(self, talk: SpConversation, manifest: RoundManifest) -> Generator[bytes, Reply, Any]:
+    def _begun(self, talk: SpConversation, manifest: RoundManifest) -> Generator[Long, Reply, Any]:
         now = yield from super()._begun(talk, manifest)
         now.talk = _TamperedTalk(now.talk, self.tamper)
         return now
@@ -184,10 +186,10 @@ class _TamperedTalk(SpConversation):
         super().__init__(talk._party, talk._place)
         self._said, self.heed, self._tamper = talk._said, talk.heed, tamper
 
-    def ask(self, payload: bytes, longest_answer: int) -> Generator[bytes, Reply, bytes]:
+    def ask(self, payload: Long, longest_answer: int) -> Generator[Long, Reply, Long]:
         step = self._said.step + 1
-        reply = yield from super().ask(self._tamper(step, payload), longest_answer)
-        return self._tamper(step, reply)
+        reply = yield from super().ask(self._tamper(step, whole(payload)), longest_answer)
+        return self._tamper(step, whole(reply))
 
 
 class TamperedCsp(SharesCsp):

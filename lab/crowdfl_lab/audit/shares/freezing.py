@@ -106,7 +106,7 @@ def _cancelled(round_: DeviatingRound) -> Floats:
 
     def opened(shape: Any, place: Any, members: Any, own: ShareSum, offer: SumOffer, part: Any, key: Any) -> Any:  # noqa: ANN401
         ring, t = shape.ring, bytes(32) if sha256(bytes(32)) == offer.mask else part.t
-        mask = ring.decode(average.mask_of(t, place, shape)[0])
+        mask = ring.decode(average.mask_of(t, place, shape)[0][:])
         sums = ring.signed(ring.reduced(ring.decode(offer.sums) + ring.decode(own.sums) - mask))
         seen[place.number] = sums.astype(np.float64)
         less = ring.encode(ring.eights(own.sums) - ring.of_signed(sums))

@@ -12,6 +12,7 @@ from contextlib import suppress
 
 import numpy as np
 
+from crowdfl.crypto.long_bytes import whole
 from crowdfl.crypto.shares.expansion import Stream
 from crowdfl.errors import RewardOutOfRange, RoundEnded
 from crowdfl.protocols.messages import Limits
@@ -111,7 +112,7 @@ def _numbers(round_: DeviatingRound, server: str, said: Said) -> Iterator[tuple[
     """What the server has opened: its own message and the other's, added up; of the average, what CSP sent."""
     if said.step == AVERAGE and server == "SP":
         reply = SumReply.from_bytes(said.csp, Limits.plain(1 << 20))
-        yield _MASKED_SUM, _bytes(reply.sums + reply.total)
+        yield _MASKED_SUM, _bytes(whole(reply.sums) + reply.total)
     if said.step not in _OPENINGS or not said.sp:
         return
     place, name = 0, _OPENINGS[said.step]

@@ -159,6 +159,7 @@ def _in_two_cohorts(round_: DeviatingRound) -> Floats:
     body = UploadBody.from_bytes(uploads[READER], round_.shape.limits())
 
     def cohorts(*_: object) -> list[list[str]]:
+        assert round_.sp._sums is not None  # noqa: S101 -- nothing has used it up yet
         round_.sp._sums.add(body.shares, int.from_bytes(body.samples, "little"))
         return [[READER, VICTIM], [READER]]
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from crowdfl.crypto.long_bytes import Long, whole
 from crowdfl.crypto.randomness import secret_bytes
 from crowdfl.crypto.sealing import ReaderKey
 from crowdfl.crypto.shares.sketch import Sketch
@@ -110,7 +111,7 @@ class _Task:
         bundle = SharesCspBundle.from_bytes(host.csp.bundles.get(f"{self.task}.csp"), Limits.plain())
         manifest = self.heard[0].manifest
         seeds = open_seals(manifest, ReaderKey(bundle.sealing))
-        own = [expanded_update(seeds[who], manifest.place, who, self.shape.share_bytes) for who in manifest.names]
+        own = [expanded_update(seeds[who], manifest.place, who, self.shape.share_bytes)[:] for who in manifest.names]
         return self._read(own), ""
 
     def csp_again(self, *, with_guard: bool) -> tuple[Floats | None, str]:
@@ -137,12 +138,13 @@ class _Task:
         return self._read([shares[who] for who in self.heard[0].manifest.names]), ""
 
     def _ask_for_lanes(self, sp: Any) -> None:  # noqa: ANN401
-        def ask(request: bytes) -> Any:  # noqa: ANN401
+        def ask(asked: Long) -> Any:  # noqa: ANN401
+            request = whole(asked)
             message = self._opened(request)
             if message.step > _LANE_STEP:
                 raise _Enough
             reply = self.host.csp.answer(self.task, request)
-            payload = StepReply.from_bytes(reply, Limits.plain(len(reply))).payload
+            payload = whole(StepReply.from_bytes(reply, Limits.plain(len(reply))).payload)
             if message.step == _MANIFEST:
                 nonce = ManifestReply.from_bytes(payload, self.shape.limits()).nonce
                 self.heard.append(_Heard(self._manifest(message), nonce))
@@ -165,7 +167,7 @@ class _Task:
         if message.step == _MANIFEST:
             self.heard.append(_Heard(self._manifest(message), secret_bytes(32)))
             return StepReply(sha256(request), ManifestReply(self.heard[-1].nonce, (), b"").to_bytes(), b"").to_bytes()
-        self.heard[-1].lanes = message.payload
+        self.heard[-1].lanes = whole(message.payload)
         raise ServiceUnavailable("CSP is away")
 
     def _tick(self) -> None:

@@ -164,7 +164,7 @@ class _Hashes:
     def _is_victims(self, who: str, integers: Floats) -> bool:
         place, digest = self.first.place, self.first.digests[self.first.names.index(_VICTIM)]
         seed = self.seeds[_VICTIM]
-        own = self.ring.decode(expanded_update(seed, place, _VICTIM, self.shape.share_bytes))
+        own = self.ring.decode(expanded_update(seed, place, _VICTIM, self.shape.share_bytes)[:])
         shares = self.ring.encode(self.ring.of_signed(integers.astype(np.int64)) - own)
         count = (PEOPLE[who] - expanded_samples(seed, place, _VICTIM)) % REWARD_MODULUS
         return any(
@@ -178,7 +178,7 @@ class _Hashes:
         t = next((known for known in self.salts if sha256(known) == self.offer.mask), None)
         guess = None
         if t is not None:
-            masks = [average.mask_of(seed, self.first.place, self.shape)[0] for seed in (t, self.t)]
+            masks = [average.mask_of(seed, self.first.place, self.shape)[0][:] for seed in (t, self.t)]
             words = self.ring.decode(self.offer.sums) + self.ring.decode(self.reply.sums)
             words = words - self.ring.decode(masks[0]) - self.ring.decode(masks[1])
             guess = self.ring.signed(self.ring.reduced(words)).astype(np.float64)
@@ -221,7 +221,7 @@ class _Transcript:
         return {"SP": [reply, publication, own, publication - own, reply - own, *shares], "CSP": csp}
 
     def _expanded(self, seed: bytes, who: str) -> Words:
-        return self.ring.decode(expanded_update(seed, self.manifest.place, who, self.shape.share_bytes))
+        return self.ring.decode(expanded_update(seed, self.manifest.place, who, self.shape.share_bytes)[:])
 
     def _best(self, held: list[Words], scale: float, bound: float, truth: Floats) -> tuple[Floats, str]:
         """Readings at the true scale, kept to the bounds; as a part of the ring; of the last 16 bits as a part of theirs."""

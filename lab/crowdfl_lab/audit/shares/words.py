@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from crowdfl.crypto.compute import Threads
+from crowdfl.crypto.long_bytes import Long
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import CrowdFLError, RoundEnded, TooLate
 from crowdfl.learning.models.shape import ModelShape
@@ -51,7 +52,7 @@ class _Asking(TamperedSp):
 
     whom = ""
 
-    def _begun(self, talk: SpConversation, manifest: RoundManifest) -> Generator[bytes, Reply, Any]:
+    def _begun(self, talk: SpConversation, manifest: RoundManifest) -> Generator[Long, Reply, Any]:
         lanes: list[bytes] = []
         widths, ring, names = self._shape.widths, self._shape.ring, manifest.names
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from crowdfl.crypto.blocks import Block
 from crowdfl.crypto.compute import Backend, Kernel, Progress, Threads
+from crowdfl.crypto.long_bytes import Long, whole
 from crowdfl.crypto.paillier.kernels import Combine, FixedBasePower, PartialDecrypt
 from crowdfl.crypto.paillier.pctd import FreshRandomizers
 from crowdfl.crypto.signing import SigningKey
@@ -27,7 +28,7 @@ from crowdfl.protocols.party import KeyedParty, Party
 from crowdfl.protocols.profile import CspProtocol, ParticipantKeys, SpProtocol, TaskSpec, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.protocols.round import AggregationRound
-from crowdfl.roles.dealt import KeptFile
+from crowdfl.roles.kept_file import KeptFile
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.sides import BesideRecords, told
 from crowdfl_lab.bench.workload import made_up_weights
@@ -133,8 +134,8 @@ class _Role:
             numbers = HardenedUpload.parse(found).numbers
             return HardenedUpload.signed(self.spec.name, 1, who, numbers, SigningKey(signing[who])).to_bytes()
 
-        def reply_to(request: bytes) -> Reply:
-            say(request)
+        def reply_to(request: Long) -> Reply:
+            say(whole(request))
             return partial(bytes, hear())  # waiting for CSP is on nobody's clock
 
         with (self.folder / UPLOADS).open("rb") as file:
@@ -159,7 +160,7 @@ class _Role:
         while request := hear():
             opens = Message.kind_of(request) == OpenRequest.kind
             self.recorder.begin("round" if mixed else "average" if opens else "reward")
-            say(ask(request)())
+            say(whole(ask(request)()))
 
     def measured(self) -> dict[str, Any]:
         seconds: defaultdict[str, float] = defaultdict(float)

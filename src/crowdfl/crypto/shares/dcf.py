@@ -25,7 +25,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 
-from crowdfl.crypto.shares.ring import Wire, Words
+from crowdfl.crypto.long_bytes import Wire
+from crowdfl.crypto.shares.ring import Words
 from crowdfl.errors import LengthMismatch
 
 SEED_BYTES = 16

@@ -64,3 +64,21 @@ def _drawn(cipher: CipherContext, length: int) -> bytes:
 def expand(seed: bytes, context: bytes, length: int) -> bytes:
     """The first bytes of a stream."""
     return Stream(seed, context).take(length)
+
+
+class Expansion:
+    """The same, drawn piece by piece when they are looked at: a long one is never in memory as a whole."""
+
+    def __init__(self, seed: bytes, context: bytes, length: int) -> None:
+        self._length = length
+        self._drawn = Stream(seed, context).aside(length)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, piece: slice, /) -> bytes:
+        first, last, _ = piece.indices(self._length)
+        return self._drawn(first, max(0, last - first))
+
+    def __repr__(self) -> str:
+        return "Expansion(secret)"

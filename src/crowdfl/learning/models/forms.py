@@ -10,10 +10,12 @@ Files are npz, which NumPy reads, and safetensors, which nearly everything else 
 """
 
 import copy
+import json
+import math
 import re
 import sys
 import zipfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from io import BytesIO
@@ -28,6 +30,7 @@ from crowdfl.learning.models.shape import ModelShape, Weights
 
 _COUNTS = "iub"  # kinds of NumPy types that count, and are not averaged in a dictionary
 _SINGLE = "array 0"
+_LONGEST_HEAD = 1 << 24  # bytes of a file in which its arrays are listed
 _FLOATS = ("<f4", "<f8")
 _FILE_TYPES = {"BOOL": "?", "F16": "<f2", "F32": "<f4", "F64": "<f8"} | {
     f"{kind}{8 * size}": f"<{kind.lower()}{size}" for kind in "IU" for size in (1, 2, 4, 8)
@@ -394,14 +397,48 @@ def from_safetensors(shape: ModelShape, data: bytes) -> Weights:
     return _weights(shape, safetensors_arrays(data))
 
 
+def require_safetensors(shape: ModelShape, size: int, read: Callable[[slice], bytes]) -> None:
+    """As `from_safetensors`, by the head of a file of so many bytes: no array is read."""
+    length = int.from_bytes(read(slice(8)), "little")
+    if not size >= 8 + length <= 8 + _LONGEST_HEAD:
+        raise FormatError("the model is not a readable safetensors file: its head is too long, or cut off")
+    try:
+        head = json.loads(read(slice(8, 8 + length)))
+        found = {name: head[name] for name in head if name != "__metadata__"}
+        kinds = {name: str(one["dtype"]) for name, one in found.items()}
+        shapes = {name: tuple(map(int, one["shape"])) for name, one in found.items()}
+        places = sorted(tuple(map(int, one["data_offsets"])) for one in found.values())
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise FormatError(f"the model is not a readable safetensors file: {error}") from None
+    _require_names(shape, found)
+    for name, wanted in zip(shape.names, shape.shapes, strict=True):
+        _require_float(name, _FILE_TYPES.get(kinds[name], kinds[name]))
+        if shapes[name] != wanted:
+            raise ModelMismatch(f"the array {name!r} has the shape {shapes[name]}, the model's has {wanted}")
+    sizes = {name: math.prod(shapes[name]) * (4 if kinds[name] == "F32" else 8) for name in found}
+    lengths = {name: int(one["data_offsets"][1]) - int(one["data_offsets"][0]) for name, one in found.items()}
+    ends = [8 + length + end for _, end in places]
+    starts = [8 + length + start for start, _ in places]
+    if lengths != sizes or starts != [8 + length, *ends[:-1]] or (ends and ends[-1] != size):
+        raise FormatError("the model is not a readable safetensors file: its arrays do not fill it one after the other")
+
+
 def _weights(shape: ModelShape, found: Mapping[str, npt.NDArray[Any]]) -> Weights:
+    _require_names(shape, found)
+    for name in shape.names:
+        _require_float(name, found[name].dtype.str)
+    return shape.check([found[name] for name in shape.names])
+
+
+def _require_names(shape: ModelShape, found: Collection[str]) -> None:
     if set(found) != set(shape.names):
         missing, extra = sorted(set(shape.names) - set(found)), sorted(set(found) - set(shape.names))
         raise ModelMismatch(f"the file's arrays are not the model's: {missing} missing, {extra} not expected")
-    for name in shape.names:
-        if (kind := found[name].dtype.str) not in _FLOATS:
-            raise ModelMismatch(f"the array {name!r} holds {kind}; expected float32 ('<f4') or float64 ('<f8')")
-    return shape.check([found[name] for name in shape.names])
+
+
+def _require_float(name: str, kind: str) -> None:
+    if kind not in _FLOATS:
+        raise ModelMismatch(f"the array {name!r} holds {kind}; expected float32 ('<f4') or float64 ('<f8')")
 
 
 def read_arrays(data: bytes, ending: str) -> dict[str, npt.NDArray[np.float64]]:

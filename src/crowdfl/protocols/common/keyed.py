@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from crowdfl.crypto.compute import Read
+from crowdfl.crypto.long_bytes import Long
 from crowdfl.crypto.paillier.vector import CipherVector, RunningProduct, Unchecked, form_bytes
 from crowdfl.errors import (
     AlreadyCounted,
@@ -125,7 +126,7 @@ class BaseSp(KeyedSide):
         del heads  # an upload is all head
         return self.party.refusals((upload for _, upload in uploads), self._unchecked)
 
-    def reply_form(self, request: bytes) -> ReplyForm:
+    def reply_form(self, request: Long) -> ReplyForm:
         kind = Message.kind_of(request)
         replies = {asked.kind: answer for asked, answer in self.answers.items()}
         return ReplyForm(self._longest_reply(kind), replies[kind].require_form)

@@ -24,6 +24,7 @@ from gmpy2 import mpz
 
 from crowdfl.crypto.blocks import to_ints
 from crowdfl.crypto.coins import Coins, log_uniform
+from crowdfl.crypto.long_bytes import Long
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
 from crowdfl.errors import LengthMismatch, NothingToAverage, ProtocolError, WidthBudgetExceeded
 from crowdfl.protocols.common.smul import Computation, Polynomial, PolynomialsSp
@@ -322,7 +323,7 @@ def _open(party: KeyedParty, message: SdivRequest | DivideRequest) -> tuple[list
     return x, y
 
 
-def _quotients(party: KeyedParty, reply: bytes, count: int) -> CipherVector:
+def _quotients(party: KeyedParty, reply: Long, count: int) -> CipherVector:
     quotients = SdivReply.from_bytes(reply, party.limits(count)).quotients
     if len(quotients) != count:
         raise ProtocolError(f"{len(quotients)} quotients for {count} divisions")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from crowdfl.crypto.long_bytes import Long, sha256_of
 from crowdfl.errors import ChainBroken, FormatError, NotFinite, SlotOverflow
 from crowdfl.protocols.common.binding import bind
 from crowdfl.protocols.shares.server_optimizers import Moments, ServerStep
@@ -48,8 +49,8 @@ def next_secret(secret: bytes, masks: tuple[bytes, ...]) -> bytes:
     return hashlib.sha256(b"crowdfl secret 2" + secret + b"".join(masks)).digest()
 
 
-def sha256(data: bytes) -> bytes:
-    return hashlib.sha256(data).digest()
+def sha256(data: Long) -> bytes:
+    return hashlib.sha256(data).digest() if isinstance(data, bytes) else sha256_of(data)
 
 
 @dataclass(frozen=True)

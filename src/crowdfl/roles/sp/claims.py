@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from crowdfl.crypto.long_bytes import whole
 from crowdfl.documents.destination import SEALED_BYTES, destination_name
 from crowdfl.errors import (
     ClaimRefused,
@@ -97,12 +98,12 @@ class Claims:
         task = claim.task
         who = claim.participant
         try:
-            return csp.answer(task, sp.claim_request(request, lambda: self._served(claim)), longest)
+            return whole(csp.answer(task, sp.claim_request(request, lambda: self._served(claim)), longest))
         except (WrongAmount, OlderDestination):
             raise
         except ClaimRefused:
             csp.enrol(task, self._ports.store.participant(task, who).certificate)
-            return csp.answer(task, sp.shown_claim(request, self._served(claim)), longest)
+            return whole(csp.answer(task, sp.shown_claim(request, self._served(claim)), longest))
 
     def _served(self, claim: Claim) -> dict[int, bytes]:
         """The envelopes of the claimed rounds, those that are here."""
@@ -139,7 +140,7 @@ class Claims:
         if (said.task, said.participant, said.destination) != (task, who, destination_name(sealed)):
             raise FormatError("this note is of another destination")
         offer_destination(self._ports.store, task, who, sealed)
-        return self._ports.csp.answer(task, note, _ROOM)
+        return whole(self._ports.csp.answer(task, note, _ROOM))
 
     def pays_unclaimed(self, task: str) -> bool:
         """Whether anyone can compute from CSP's record what somebody has earned."""
@@ -177,7 +178,7 @@ class Claims:
         sp = self._aggregators.checking(task)
         request = UnclaimedRequest(task, who).to_bytes()
         try:
-            reply = self._ports.csp.answer(task, request, self.limit(task))
+            reply = whole(self._ports.csp.answer(task, request, self.limit(task)))
         except ClaimRefused:  # CSP was told no place: only its own claim says what it gets
             return True
         except BaseException:

@@ -3,6 +3,7 @@
 CSP then takes no step of any round. The word is kept before the order counts, and CSP's signature under it once it has come.
 """
 
+from crowdfl.crypto.long_bytes import whole
 from crowdfl.errors import RolledBack, TaskEnded
 from crowdfl.protocols.capabilities import ClosesRounds
 from crowdfl.protocols.registry import profile_named
@@ -44,7 +45,7 @@ class Closing:
     def step(self, task: str) -> bool:
         blobs = self._ports.blobs
         try:
-            answer = self._ports.csp.answer(task, blobs.get(_word(task)), _LONGEST)
+            answer = whole(self._ports.csp.answer(task, blobs.get(_word(task)), _LONGEST))
         except (TaskEnded, RolledBack) as refusal:  # it answers nothing more anyway
             answer = str(refusal).encode()
         if not blobs.has(_answer(task)):

@@ -11,12 +11,11 @@ ever computed with one. With one reply for each request, all requests of a seed 
 request is counted in the task's row with its hash, then noted in the guard, and leaves after that.
 """
 
-import hashlib
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from functools import partial
 
+from crowdfl.crypto.long_bytes import LONG_BYTES, Long, sha256_of
 from crowdfl.errors import (
     Conflict,
     FormatError,
@@ -29,6 +28,7 @@ from crowdfl.protocols.capabilities import DealsFiles
 from crowdfl.protocols.exchange import Ask, Reply, ReplyForm
 from crowdfl.protocols.profile import SpProtocol
 from crowdfl.protocols.registry import profile_named
+from crowdfl.roles.kept_file import KeptFile, put_long
 from crowdfl.roles.ports import Blobs, SpStore
 from crowdfl.roles.records import Round, StoredTask
 from crowdfl.roles.sp.core import SpCore
@@ -63,13 +63,13 @@ class CspLink:
         used = store.replies(task, number)  # what is recorded meanwhile, `_use` sees
         line = _Line(self._core)
 
-        def ask(request: bytes) -> Reply:
+        def ask(request: Long) -> Reply:
             nonlocal durable
             self._core.renew_lease(task)
-            place = _Place(task, number, hashlib.sha256(request).hexdigest())
+            place = _Place(task, number, sha256_of(request).hex())
             before = used.get(place.request)
             if before is not None:
-                return partial(bytes, self._used_before(place, before))
+                return _given(self._used_before(place, before))
             stored = self._compared(task) if is_noted else None
             is_new = stored is not None and stored.said != place.request
             if sp.record != durable or is_new:
@@ -116,16 +116,16 @@ class CspLink:
             raise NotReady("KGC still has what it dealt for this task: no step is taken before CSP has acknowledged it")
         ports.store.change_task(task, sole_holder=True)
 
-    def _reply(self, place: "_Place", request: bytes, form: ReplyForm, line: "_Line") -> Reply:
+    def _reply(self, place: "_Place", request: Long, form: ReplyForm, line: "_Line") -> Reply:
         ports = self._core.ports
         if ports.blobs.has(place.file):  # a crash came before it was used
-            return lambda: self._use(place, ports.blobs.get(place.file))
+            return lambda: self._use(place, self._kept(place))
         return self._waiting(place, line.ask(place.task, request, form.longest), form)
 
-    def _waiting(self, place: "_Place", future: "Future[bytes]", form: ReplyForm) -> Callable[[], bytes]:
+    def _waiting(self, place: "_Place", future: "Future[Long]", form: ReplyForm) -> Callable[[], Long]:
         options = self._core.options
 
-        def reply() -> bytes:
+        def reply() -> Long:
             with options.steps.waiting():
                 while not wait([future], options.lease_seconds / 3).done:
                     self._core.renew_lease(place.task)
@@ -133,7 +133,7 @@ class CspLink:
 
         return reply
 
-    def _keep(self, place: "_Place", reply: bytes, form: ReplyForm) -> bytes:
+    def _keep(self, place: "_Place", reply: Long, form: ReplyForm) -> Long:
         blobs = self._core.ports.blobs
         try:
             form.check(reply)
@@ -143,26 +143,35 @@ class CspLink:
             )
             raise ReplyUnreadable(f"what came as CSP's reply is not one ({wrong}): it is asked for again") from wrong
         try:
-            blobs.put(place.file, reply)
+            put_long(blobs, place.file, reply)
         except Conflict:  # another process has kept one: that one counts
-            return self._use(place, blobs.get(place.file))
+            return self._use(place, self._kept(place))
         return self._use(place, reply)
 
-    def _use(self, place: "_Place", reply: bytes) -> bytes:
+    def _kept(self, place: "_Place") -> Long:
+        """Where it lies, if it is long."""
+        kept = KeptFile(self._core.ports.blobs.open(place.file))
+        return kept if len(kept) > LONG_BYTES else kept[:]
+
+    def _use(self, place: "_Place", reply: Long) -> Long:
         """Recorded first: of two processes with two replies, the second one stops here."""
-        digest = hashlib.sha256(reply).digest()
+        digest = sha256_of(reply)
         if self._core.ports.store.use_reply(place.task, place.number, place.request, digest) != digest:
             raise place.lost()
         return reply
 
-    def _used_before(self, place: "_Place", digest: bytes) -> bytes:
+    def _used_before(self, place: "_Place", digest: bytes) -> Long:
         try:
-            reply = self._core.ports.blobs.get(place.file)
+            reply = self._kept(place)
         except NotReady:
             raise place.lost() from None
-        if hashlib.sha256(reply).digest() != digest:
+        if sha256_of(reply) != digest:
             raise place.lost()
         return reply
+
+
+def _given(reply: Long) -> Reply:
+    return lambda: reply
 
 
 class _Line:
@@ -170,13 +179,13 @@ class _Line:
 
     def __init__(self, core: SpCore) -> None:
         self._core = core
-        self._last = Future[bytes]()
+        self._last = Future[Long]()
         self._last.set_result(b"")
 
-    def ask(self, task: str, request: bytes, longest: int) -> "Future[bytes]":
+    def ask(self, task: str, request: Long, longest: int) -> "Future[Long]":
         before = self._last
 
-        def work() -> bytes:
+        def work() -> Long:
             before.result()
             return self._core.ports.csp.answer(task, request, longest)
 

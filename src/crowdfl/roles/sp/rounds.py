@@ -13,6 +13,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 
+from crowdfl.crypto.long_bytes import whole
 from crowdfl.errors import (
     BaseSpent,
     Conflict,
@@ -208,7 +209,7 @@ class RoundSteps:
         if not isinstance(sp, HearsEnds):
             return False
         try:
-            reply = self._ports.csp.answer(task, *sp.ask_end(last.number))
+            reply = whole(self._ports.csp.answer(task, *sp.ask_end(last.number)))
         except (TaskEnded, RoundEnded) as refusal:
             self.end_with_csp(task, str(refusal))
             return True

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Collection, Iterator
 
+from crowdfl.crypto.long_bytes import whole
 from crowdfl.errors import CrowdFLError, OutOfTurn, RolledBack, RoundEnded, TaskEnded, UploadDamaged
 from crowdfl.protocols.capabilities import PaysBonus
 from crowdfl.protocols.claims import BONUS
@@ -117,7 +118,7 @@ class Settlement:
         word = b""
         if isinstance(sp, PaysBonus):
             with contextlib.suppress(TaskEnded, RolledBack):
-                word = self._ports.csp.answer(task, *sp.ask_bonus())
+                word = whole(self._ports.csp.answer(task, *sp.ask_bonus()))
                 names = sp.bonus_people(word)
         each = self._core.definition(task).settings.bonus_each
         with store.transaction():

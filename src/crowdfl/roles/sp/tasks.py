@@ -4,15 +4,17 @@ It may end before its last round: by its requester, SP's operator, CSP, or becau
 """
 
 import contextlib
-import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from crowdfl.crypto.long_bytes import Long, sha256_of
 from crowdfl.crypto.randomness import random_between
 from crowdfl.documents.signed import Appointment, Definition, Order
-from crowdfl.errors import DocumentError, SettingsError, UnknownTask
+from crowdfl.errors import DocumentError, NotReady, SettingsError, UnknownTask
+from crowdfl.learning.models.forms import require_safetensors
 from crowdfl.protocols.registry import profile_named
+from crowdfl.roles.kept_file import put_long
 from crowdfl.roles.ports import SpStore
 from crowdfl.roles.records import (
     EndedBy,
@@ -83,6 +85,10 @@ def give_time_back(ports: LedgerPorts, task: str) -> None:
             store.set_round(task, rounds[-1], replace(rounds[-1], opened_at=rounds[-1].opened_at + lost))
 
 
+def _weights(task: str) -> str:
+    return f"{task}/initial"
+
+
 class Tasks:
     """`abort` gives up an open round: its money returns."""
 
@@ -92,25 +98,22 @@ class Tasks:
         self._abort = abort
         self._closing = closing
 
-    def create(self, definition: str, appointment: str, initial: bytes) -> str:
-        """Take a task over: papers checked, key fetched, CSP told. Idempotent."""
-        opened = Definition.open(definition)
-        ports = self._ports
-        task = opened.task
-        self._require_not_over(task)
-        appointed = Appointment.open(appointment, ports.kgc_key)
-        if appointed.task != task:
-            raise DocumentError("this appointment is for another task")
-        if hashlib.sha256(initial).hexdigest() != opened.initial:
-            raise DocumentError("the initial weights are not those the definition names")
-        self._require_acceptable(opened, initial)
+    def create(self, definition: str, appointment: str, initial: Long | None) -> str:
+        """Take a task over: papers checked, key fetched, CSP told. Idempotent.
+
+        Without `initial` it is taken over if its first weights are here; else `NotReady`, once nothing else is wrong."""
+        if initial is not None:
+            self.take_weights(definition, appointment, initial)
+        opened, appointed = self._papers(definition, appointment)
+        ports, task = self._ports, opened.task
+        if not self.has_weights(definition):
+            raise NotReady("the task's first weights are not here: send them in pieces, then the task once more")
         kept = ports.bundles.has(f"{task}.sp")
         bundle = ports.bundles.get(f"{task}.sp") if kept else ports.kgc.bundle(task)[2]
         profile = profile_named(opened.settings.profile)
         appointed.require_key(profile.sp(opened.spec, bundle, self._core.options.tools).fingerprint)
         if not kept:
             ports.bundles.put(f"{task}.sp", bundle)
-        ports.blobs.put(f"{task}/initial", initial)
         if not self._is_known(task):  # else all of it was here before, and some may be burnt
             self._core.dealt.fetch(opened, ports.kgc)
         ports.kgc.acknowledge(task)
@@ -121,6 +124,27 @@ class Tasks:
             ports.store.add_task(StoredTask(task, definition, appointment, TaskState.RUNNING, sole_holder=destroyed))
         return task
 
+    def has_weights(self, definition: str) -> bool:
+        return self._ports.blobs.has(_weights(Definition.open(definition).task))
+
+    def take_weights(self, definition: str, appointment: str, initial: Long) -> None:
+        """The first weights of a task that KGC has made and that would be taken over: that asks no other server. Idempotent."""
+        opened, _ = self._papers(definition, appointment, len(initial))
+        if sha256_of(initial).hex() != opened.initial:
+            raise DocumentError("the initial weights are not those the definition names")
+        require_safetensors(opened.shape, len(initial), lambda part: bytes(initial[part]))
+        put_long(self._ports.blobs, _weights(opened.task), initial)
+
+    def _papers(self, definition: str, appointment: str, initial: int = 0) -> tuple[Definition, Appointment]:
+        """Those of a task that may be taken over, with first weights of so many bytes."""
+        opened = Definition.open(definition)
+        self._require_not_over(opened.task)
+        appointed = Appointment.open(appointment, self._ports.kgc_key)
+        if appointed.task != opened.task:
+            raise DocumentError("this appointment is for another task")
+        self._require_acceptable(opened, initial)
+        return opened, appointed
+
     def _require_not_over(self, task: str) -> None:
         """Its keys are erased: what is left of it can be read, and no round will ever follow."""
         with contextlib.suppress(UnknownTask):
@@ -128,12 +152,13 @@ class Tasks:
             if stored.state == TaskState.SETTLED:
                 raise ended(stored)
 
-    def _require_acceptable(self, definition: Definition, initial: bytes) -> None:
+    def _require_acceptable(self, definition: Definition, initial: int) -> None:
         """Of a new task: within this platform's limits, and with time to claim what would return to the requester."""
         if self._is_known(definition.task):
             return
         options = self._core.options
-        options.quotas.require(definition, initial, self._core.now())
+        options.quotas.require(definition, self._core.now())
+        options.quotas.require_initial(initial)
         self._require_place(definition)
         if definition.settings.budget is not None:
             require_claim_window(definition.claim_window, options.min_claim_window)

@@ -20,7 +20,7 @@ from typing import Literal
 
 from crowdfl.crypto.compute import Read, Work, run_work
 from crowdfl.crypto.leaves import leaves_of
-from crowdfl.crypto.own_files import Mark, OwnFiles
+from crowdfl.crypto.own_files import CHECKED, Mark
 from crowdfl.errors import (
     AlreadyCounted,
     BadSignature,
@@ -59,10 +59,6 @@ _MOST_KEPT = 8  # rounds in memory at once; one more costs another its head star
 
 def upload_name(task: str, number: int, digest: str) -> str:
     return f"{task}/rounds/{number}/uploads/{digest}"
-
-
-CHECKED = OwnFiles()
-"""What this process has checked of uploads, by their names in the store: none is hashed twice."""
 
 
 def read_upload(blobs: Blobs, name: str) -> bytes:

@@ -8,13 +8,14 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 from anyio import to_thread
 from fastapi import Depends, FastAPI, Request, Response
 from starlette.background import BackgroundTask
 
-from crowdfl.errors import NotReady, ServiceUnavailable
+from crowdfl.crypto.long_bytes import Long, sha256_of
+from crowdfl.errors import LimitExceeded, NotReady, ServiceUnavailable
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.csp_retention import CspRetention
 from crowdfl.services.apps.ends import add_end_route
@@ -24,7 +25,6 @@ from crowdfl.services.http.app_factory import Background, ServiceMetrics, add_pe
 from crowdfl.services.http.auth import CertifiedToken, Pins, Tokens
 from crowdfl.services.http.bodies import (
     SMALL_LIMIT,
-    Body,
     CertificateForm,
     Sha256,
     TaskId,
@@ -35,6 +35,7 @@ from crowdfl.services.http.bodies import (
     takes_bytes,
     takes_json,
 )
+from crowdfl.services.http.pieces import Offset, Total, UnfinishedFiles, open_parcel, take_parcel
 from crowdfl.services.http.wire import DIGEST_HEADER, REQUEST_HEADER
 
 _AT_ONCE = 4
@@ -78,7 +79,7 @@ class Preparations(Background):
             self.csp.prepare(task)
 
 
-_REQUEST_LIMIT = 256 * 1024 * 1024
+_REQUEST_LIMIT = 256 * 1024 * 1024  # bytes that come at once, or in pieces besides 8 for each of the model's parameters
 _POLL_SECONDS = "1"
 _MOST_FAILED = 256
 
@@ -99,11 +100,11 @@ class Answers(Background):
     # Reentrant: a computation may end while the thread that started it still holds the lock.
     _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
-    def ask(self, task: str, request: Body) -> BinaryIO | None:
+    def ask(self, task: str, digest: str, request: Callable[[], Long]) -> BinaryIO | None:
         """The reply, or None if it takes longer than the caller's patience. The request is read when its turn has come."""
         self.csp.store.task(task)  # no worker for a task that is not here
         self.csp.require_answering(task)
-        key = task, request.digest
+        key = task, digest
         kept = self.csp.kept(*key)
         if kept is not None:
             return kept
@@ -145,10 +146,10 @@ class Answers(Background):
             raise NotReady("this request is not known here: send the request itself again")
         return kept
 
-    def _compute(self, task: str, request: Callable[[], bytes]) -> None:
-        self.csp.answer(task, request())  # which keeps it
+    def _compute(self, task: str, request: list[Long]) -> None:
+        self.csp.answer(task, request.pop())  # which keeps it
 
-    def _start(self, key: tuple[str, str], request: Body) -> Future[None]:
+    def _start(self, key: tuple[str, str], request: Callable[[], Long]) -> Future[None]:
         with self._lock:
             future = self._futures.get(key)
             if future is not None and not future.done():
@@ -159,7 +160,7 @@ class Answers(Background):
             if key[0] not in self._workers:
                 self._workers[key[0]] = ThreadPoolExecutor(1, f"csp-{key[0][:8]}")
             # Under the caller's request id.
-            work = partial(copy_context().run, self._compute, key[0], request.later())
+            work = partial(copy_context().run, self._compute, key[0], [request()])
             self._futures[key] = future = self._workers[key[0]].submit(work)
             future.add_done_callback(partial(self._forget_success, key))
             self._prune()
@@ -201,13 +202,20 @@ def create_app(
     """
     metrics = ServiceMetrics()
     answers = Answers(csp, patience)
+    incoming = UnfinishedFiles(folder / "incoming")
+    incoming.sweep()
     preparations = Preparations(csp, patience)
     app = make_app("csp", tokens, metrics, csp.store.task, folder, (*background, answers, preparations), pins)
     asked = metrics.counter("crowdfl_csp_requests", "Requests of SP's by how they were answered", "how")
     add_peer_gauge(metrics, peers)
     for_sp = [Depends(CertifiedToken(tokens.require("sp"), pins)), Depends(between_roles)]
+
+    def forget(task: str) -> None:
+        answers.forget(task)
+        incoming.remove_all(f"{task}.")
+
     if retention is not None:
-        add_end_route(app, retention, for_sp, answers.forget)
+        add_end_route(app, retention, for_sp, forget)
         add_held_metrics(metrics, retention)
 
     @app.post("/v1/tasks/{task}/prepare", status_code=204, dependencies=for_sp, response_class=Response)
@@ -238,24 +246,64 @@ def create_app(
     extra = takes_bytes()
     of_a_task = [*for_sp, Depends(known_task(csp.store.task))]
 
-    def answer(task: str, body: Body) -> Response:
-        how = "cached" if answers.known(task, body.digest) else "answered"
-        reply = answers.ask(task, body)
+    def answer(task: str, digest: str, request: Callable[[], Long]) -> Response:
+        how = "cached" if answers.known(task, digest) else "answered"
+        reply = answers.ask(task, digest, request)
         asked.labels(how).inc()
-        return _outcome(csp, task, body.digest, reply)
+        return _outcome(csp, task, digest, reply)
 
     @app.post("/v1/tasks/{task}/requests", dependencies=of_a_task, response_class=Response, openapi_extra=extra)
     async def ask(request: Request, task: TaskId) -> Response:
         """Answer a request, or say where its answer will be."""
         async with spooled(request, _REQUEST_LIMIT, folder) as body:
-            return await to_thread.run_sync(answer, task, body)
+            return await to_thread.run_sync(answer, task, body.digest, body.later)
+
+    _add_long_requests(app, csp, incoming, of_a_task, answer)
 
     @app.get("/v1/tasks/{task}/requests/{digest}", dependencies=for_sp, response_class=Response)
     def poll(task: TaskId, digest: Sha256) -> Response:
         """The answer to a request that was taken in before."""
-        return _outcome(csp, task, digest, answers.poll(task, digest))
+        reply = answers.poll(task, digest)
+        if reply is not None:
+            incoming.remove_all(f"{task}.")  # its pieces, if it had any
+        return _outcome(csp, task, digest, reply)
 
     return app
+
+
+def _add_long_requests(
+    app: FastAPI,
+    csp: Csp,
+    incoming: UnfinishedFiles,
+    guard: Sequence[Any],
+    answer: Callable[[str, str, Callable[[], Long]], Response],
+) -> None:
+    def path(task: str, parcel: str) -> Path:
+        """One request of a task is on its way at a time."""
+        return incoming.folder / f"{task}.{parcel}.part"
+
+    @app.patch("/v1/tasks/{task}/requests/{parcel}", dependencies=guard, openapi_extra=takes_bytes())
+    async def take(request: Request, task: TaskId, parcel: Sha256, offset: Offset, total: Total) -> dict[str, int]:
+        """One more piece, or several, of a long request, which is named after the leaves of all its pieces."""
+        stored = await to_thread.run_sync(csp.store.task, task)
+        most = _REQUEST_LIMIT + 8 * stored.opened.spec.parameters
+        if total > most:
+            raise LimitExceeded(f"a request of {total} bytes, and {most} are the most of this task")
+        return await take_parcel(request, incoming, path(task, parcel), parcel, offset, total)
+
+    @app.get("/v1/tasks/{task}/requests/{parcel}/offset", dependencies=guard)
+    def offset(task: TaskId, parcel: Sha256) -> dict[str, int]:
+        """How much of a long request has arrived."""
+        return {"offset": incoming.length(path(task, parcel))}
+
+    @app.post("/v1/tasks/{task}/requests/{parcel}", dependencies=guard, response_class=Response)
+    def ask_long(task: TaskId, parcel: Sha256) -> Response:
+        """All pieces of a long request have arrived: answer it, or say where its answer will be."""
+        request = open_parcel(incoming, path(task, parcel), parcel)
+        response = answer(task, sha256_of(request).hex(), lambda: request)
+        if response.status_code == 200:
+            incoming.unlink(path(task, parcel))
+        return response
 
 
 def _outcome(csp: Csp, task: str, digest: str, reply: BinaryIO | None) -> Response:

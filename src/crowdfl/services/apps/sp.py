@@ -29,11 +29,11 @@ from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.services.apps.held import add_held_metrics
 from crowdfl.services.apps.sp_recruiting import Listing, add_recruiting_routes
 from crowdfl.services.apps.sp_uploads import UnfinishedUploads, add_upload_routes
+from crowdfl.services.apps.sp_weights import add_weight_routes
 from crowdfl.services.client.breaker import Breaker, PeerPatience
 from crowdfl.services.http.app_factory import Background, ServiceMetrics, add_peer_gauge, make_app
-from crowdfl.services.http.auth import Tokens, opened_by
+from crowdfl.services.http.auth import TokenEntry, Tokens, opened_by
 from crowdfl.services.http.bodies import (
-    JSON_LIMIT,
     SMALL_LIMIT,
     Body,
     EnrolmentForm,
@@ -46,14 +46,13 @@ from crowdfl.services.http.bodies import (
     download,
     json_body,
     known_task,
-    parse,
     read_bytes,
     spooled,
     takes_bytes,
     takes_json,
 )
 from crowdfl.services.http.signatures import ByOwner, ByParticipant, ByRequester, Signed, signed_json_body
-from crowdfl.services.http.wire import OCTETS, REQUESTER_HEADER, from_base64
+from crowdfl.services.http.wire import OCTETS, REQUESTER_HEADER
 
 _AT_ONCE = 16  # claims that are looked at, of the forty threads: CSP is asked about each
 
@@ -80,19 +79,18 @@ def add_claim_route(app: FastAPI, sp: Sp, folder: Path, guard: ByParticipant, pa
             return await few(partial(pay, task, body))
 
 
-_MODEL_LIMIT = 256 * 1024 * 1024
-_LARGE_AT_ONCE = 2  # tasks with long initial weights in memory; the others wait on disk
-_LARGE = 1024 * 1024
+_LARGE_AT_ONCE = 2  # bodies with a model in memory; the others wait on disk
 _LARGEST_AMOUNT = 10**15
 DepositName = Annotated[str, InPath(pattern="^[A-Za-z0-9._-]{1,64}$")]
 
 
 class Takeover(Form):
-    """A task's papers and its initial weights in base64."""
+    """A task's papers, and the name that its first weights have arrived by; empty: they have not, as far as its requester
+    knows."""
 
     definition: str
     appointment: str
-    initial: str
+    weights: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")]
 
 
 class Subscription(Form):
@@ -177,20 +175,23 @@ def create_app(
 def _add_requester_routes(
     app: FastAPI, sp: Sp, tokens: Tokens, by_owner: ByOwner, folder: Path, patience: PeerPatience
 ) -> None:
-    requester = [Depends(tokens.require("requester"))]
+    requester = Annotated[TokenEntry, Depends(tokens.require("requester"))]
     owner = [Depends(by_owner)]
     large = CapacityLimiter(_LARGE_AT_ONCE)
 
-    def take_over(body: Body) -> dict[str, str]:
-        given = parse(Takeover, body.read())
-        with patience():
-            return {"task": sp.tasks.create(given.definition, given.appointment, from_base64(given.initial))}
+    weights = add_weight_routes(app, tokens, sp.options.quotas, folder)
 
-    @app.post("/v1/tasks", status_code=201, dependencies=requester, openapi_extra=takes_json(Takeover))
-    async def create(request: Request) -> dict[str, str]:
+    def take_over(caller: TokenEntry, given: Takeover) -> dict[str, str]:
+        if given.weights and not sp.tasks.has_weights(given.definition):  # which takes a while, and no other server
+            with weights.taken(caller.name, given.weights) as initial:
+                sp.tasks.take_weights(given.definition, given.appointment, initial)
+        with patience():
+            return {"task": sp.tasks.create(given.definition, given.appointment, None)}
+
+    @app.post("/v1/tasks", status_code=201, openapi_extra=takes_json(Takeover))
+    async def create(caller: requester, body: Annotated[Takeover, Depends(json_body(Takeover))]) -> dict[str, str]:
         """Take a task over; safe to repeat."""
-        async with spooled(request, JSON_LIMIT + _MODEL_LIMIT * 4 // 3, folder) as body:
-            return await to_thread.run_sync(take_over, body, limiter=large if body.length > _LARGE else None)
+        return await to_thread.run_sync(take_over, caller, body, limiter=large if body.weights else None)
 
     @app.put("/v1/tasks/{task}/deposits/{name}", status_code=204, openapi_extra=takes_json(Deposit))
     def deposit(

@@ -5,19 +5,14 @@ request would cost more than the work, and would slow the event loop down.
 """
 
 import asyncio
-import fcntl
 import hashlib
-import os
 import re
-import shutil
-import time
-from collections.abc import Callable, Coroutine, Hashable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Coroutine, Hashable, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO, Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, FastAPI, Query, Request, Response
@@ -26,24 +21,17 @@ from fastapi.routing import APIRoute
 from prometheus_client import Counter
 from pydantic import Field
 
-from crowdfl.crypto.leaves import Leaf
-from crowdfl.crypto.own_files import Mark
 from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.signed import Receipt
 from crowdfl.errors import (
-    BadSignature,
-    Conflict,
     Forbidden,
-    FormatError,
-    LimitExceeded,
     NotReady,
     ServiceUnavailable,
-    Truncated,
 )
-from crowdfl.protocols.uploads import Head, upload_digest
+from crowdfl.protocols.uploads import upload_digest
 from crowdfl.roles.records import Upload
 from crowdfl.roles.sp.platform import Sp
-from crowdfl.roles.sp.uploads import CHECKED, PendingUpload
+from crowdfl.roles.sp.uploads import PendingUpload
 from crowdfl.services.http.app_factory import ServiceMetrics
 from crowdfl.services.http.auth import opened_by
 from crowdfl.services.http.bodies import (
@@ -59,6 +47,7 @@ from crowdfl.services.http.bodies import (
     takes_bytes,
     takes_json,
 )
+from crowdfl.services.http.pieces import Offset, Pieces, UnfinishedFiles, cut
 from crowdfl.services.http.signatures import ByParticipant, Signed
 
 _Key = TypeVar("_Key", bound=Hashable)
@@ -138,11 +127,8 @@ def _settle(future: asyncio.Future[_Outcome], outcome: _Outcome | Exception) -> 
 _UPLOADS = "/v1/tasks/{task}/rounds/{number}/uploads/{who}"
 _COMMIT_LIMIT = 4096
 _LARGE_AT_ONCE = 4  # in memory; small ones wait there too, one a connection
-_PIECE = 1024 * 1024
-_STALE_SECONDS = 7 * 24 * 3600.0
 _PLACE = re.compile("[0-9a-f]{64}/[1-9][0-9]{0,5}/[0-9a-f]{20}")
 _Place = tuple[str, int]  # task and round
-Offset = Annotated[int, Query(ge=0, le=2**40)]
 Digest = Annotated[str, Query(pattern="^[0-9a-f]{64}$")]
 
 
@@ -153,52 +139,11 @@ class Finished(Form):
 
 
 @dataclass(frozen=True)
-class UnfinishedUploads:
-    """Uploads that come in pieces: one unfinished upload per participant and task, on disk, resumed at its length.
-
-    A piece is appended once it has arrived whole and fits its leaf in the head, which comes first and which its sender has
-    signed for. Nothing here is acknowledged: what a crash damages, the leaves find at the end, and all is sent again.
-    """
-
-    folder: Path
-    now: Callable[[], float] = time.time  # of the file system, not of a campaign
-    _marks: dict[Path, list[Mark]] = field(default_factory=dict, repr=False)  # of what this process has checked
-
-    def __post_init__(self) -> None:
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+class UnfinishedUploads(UnfinishedFiles):
+    """Of uploads: one per participant and task. Nothing here is acknowledged."""
 
     def offset(self, task: str, number: int, who: str, digest: str) -> int:
-        with suppress(FileNotFoundError):
-            return self.path(task, number, who, digest).stat().st_size
-        return 0
-
-    def head(self, task: str, number: int, who: str, digest: str, length: int) -> bytes:
-        """The head that came first; nothing if it has not come."""
-        with suppress(FileNotFoundError), self.path(task, number, who, digest).open("rb") as file:
-            return file.read(length)
-        return b""
-
-    def append(self, path: Path, offset: int, piece: IO[bytes], limit: int, marks: Sequence[Mark] = ()) -> int:
-        """Add a piece at an offset, which is the present length, or 0 to start again; the new length."""
-        with self._open(path) as file:
-            length = file.seek(0, os.SEEK_END)
-            if offset not in (0, length):
-                raise Conflict(f"{length} bytes have arrived, not {offset}: go on from there, or start again at 0")
-            if offset + piece.seek(0, os.SEEK_END) > limit:
-                raise LimitExceeded(f"an upload of this task has at most {limit} bytes")
-            known = self._marks.get(path, []) if offset else []
-            try:
-                file.truncate(offset)
-                file.seek(offset)
-                piece.seek(0)
-                shutil.copyfileobj(piece, file, _PIECE)
-                file.flush()
-            except OSError:  # a full disk leaves no half piece behind
-                file.truncate(offset)
-                raise
-            if marks and sum(one.length for one in known) == offset:
-                self._marks[path] = [*known, *marks]
-            return file.tell()
+        return self.length(self.path(task, number, who, digest))
 
     def take(self, task: str, number: int, who: str, digest: str, head: int, limit: int) -> PendingUpload:
         """All of it, as its sender has signed; what this process has not held against its leaves is hashed now."""
@@ -208,48 +153,19 @@ class UnfinishedUploads:
                 if head == limit:  # all of an upload of this task is its head
                     upload = file.read()
                     if (found := hashlib.sha256(upload).hexdigest()) != digest:
-                        raise _cut(len(upload))
+                        raise cut(len(upload))
                     return PendingUpload(who, upload, found)
-                return self._whole(path, file, who, digest, head)
+                whole, marks = self.checked(path, file, digest, head)
+                return PendingUpload(who, whole.data, digest, path, marks)
         except FileNotFoundError:
             raise NotReady("nothing of this upload has arrived: send it from offset 0") from None
 
-    def _whole(self, path: Path, file: IO[bytes], who: str, digest: str, length: int) -> PendingUpload:
-        try:
-            head = Head.of(file.read(length))
-        except FormatError:
-            raise _cut(length) from None
-        size = file.seek(0, os.SEEK_END)
-        if head.digest != digest or size != head.length:
-            raise _cut(size)
-        marks = self._marks.get(path, [])
-        if sum(one.length for one in marks) != size:
-            file.seek(0)
-            marks = []
-            for index, part in enumerate(head.parts()):
-                piece, leaf = file.read(part.stop - part.start), Leaf(head.total, index)
-                leaf.update(memoryview(piece)[len(head.data) :] if index == 0 else piece)
-                try:
-                    head.require_leaf(index, leaf)
-                except BadSignature:
-                    raise _cut(size) from None
-                marks.append(CHECKED.mark(piece))
-        return PendingUpload(who, head.data, digest, path, marks)
-
     def discard(self, task: str, number: int, who: str, digest: str) -> None:
-        self._unlink(self.path(task, number, who, digest))
+        self.unlink(self.path(task, number, who, digest))
 
     def forget(self, task: str, who: str) -> None:
         """All of one who takes back what has arrived."""
-        for path in self.folder.glob(f"{self.key(task, who)}.*.part"):
-            self._unlink(path)
-
-    def sweep(self) -> int:
-        """Remove what nobody has continued for a week; returns how many."""
-        stale = [path for path in self.folder.glob("*.part") if self.now() - path.stat().st_mtime > _STALE_SECONDS]
-        for path in stale:
-            self._unlink(path)
-        return len(stale)
+        self.remove_all(f"{self.key(task, who)}.")
 
     def places(self) -> list[tuple[str, int]]:
         """Whose unfinished upload, as `key` says, and of which round."""
@@ -260,101 +176,11 @@ class UnfinishedUploads:
         return hashlib.sha256(f"{task} {who}".encode()).hexdigest()[:32]
 
     def remove(self, key: str, number: int) -> None:
-        for path in self.folder.glob(f"{key}.{number}.*.part"):
-            self._unlink(path)
+        self.remove_all(f"{key}.{number}.")
 
     def path(self, task: str, number: int, who: str, digest: str) -> Path:
         """Of the upload of this name: of another one nothing is continued."""
         return self.folder / f"{self.key(task, who)}.{number}.{digest}.part"
-
-    @contextmanager
-    def _open(self, path: Path) -> Iterator[IO[bytes]]:
-        for other in self.folder.glob(f"{path.name.split('.')[0]}.*.part"):
-            if other != path:
-                self._unlink(other)  # of another round, or other bytes: one unfinished upload each bounds the disk
-        with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # pieces of one upload may come at once, here or in another process
-            yield file
-
-    def _unlink(self, path: Path) -> None:
-        self._marks.pop(path, None)
-        path.unlink(missing_ok=True)
-
-
-def _cut(length: int) -> Truncated:
-    return Truncated(f"the {length} bytes here are not the upload that was signed: send the rest, or start again at 0")
-
-
-class _Pieces:
-    """Pieces of an upload on their way, one or several, the first with the head: each is held against its leaf as it ends."""
-
-    def __init__(self, digest: str, head: Head | int, offset: int) -> None:
-        self._digest, self._offset = digest, offset
-        self._begun, self._needs = b"", 0
-        self._head, self._index = Head(b"", b"", 0), 0
-        self._parts: list[slice] = []  # of the upload, that are still to come
-        self.whole: list[int] = []  # bytes of those that have come
-        self._leaf: Leaf | None = None  # of the present one
-        self._left = 0  # bytes of it
-        if isinstance(head, int):
-            self._needs = head
-        else:
-            self._continue(head)
-
-    def _continue(self, head: Head) -> None:
-        """What was signed for is known from here on."""
-        self._head, parts = head, head.parts()
-        starts = [part.start for part in parts]
-        if self._offset not in starts:
-            raise Conflict(
-                f"no piece of this upload begins at {self._offset}: ask how much has arrived, and go on from there"
-            )
-        self._index = starts.index(self._offset)
-        self._parts = parts[self._index :]
-        self._next()
-
-    def _next(self) -> None:
-        part = self._parts[0]
-        self._leaf = Leaf(self._head.total, self._index)
-        self._left = part.stop - max(part.start, len(self._head.data))
-
-    def take(self, chunk: bytes) -> None:
-        rest = memoryview(chunk)
-        if len(self._begun) < self._needs:
-            missing = self._needs - len(self._begun)
-            self._begun, rest = self._begun + bytes(rest[:missing]), rest[missing:]
-            if len(self._begun) < self._needs:
-                return
-            self._continue(self._signed_head())
-        while rest:
-            if self._leaf is None:
-                raise BadSignature("more bytes than this upload has")
-            taken = min(self._left, len(rest))
-            self._leaf.update(rest[:taken])
-            self._left, rest = self._left - taken, rest[taken:]
-            if not self._left:
-                self._end(self._leaf)
-
-    def _end(self, leaf: Leaf) -> None:
-        """Of a piece."""
-        self._head.require_leaf(self._index, leaf)
-        part = self._parts.pop(0)
-        self.whole.append(part.stop - part.start)
-        self._index, self._leaf = self._index + 1, None
-        if self._parts:
-            self._next()
-
-    def _signed_head(self) -> Head:
-        with suppress(FormatError):
-            head = Head.of(self._begun)
-            if head.digest == self._digest and len(head.data) == self._needs:
-                return head
-        raise BadSignature("this upload does not begin with the head that was signed: it was altered")
-
-    def require_whole(self, length: int) -> None:
-        """So many bytes have come, which end where a piece ends."""
-        if length != sum(self.whole):
-            raise BadSignature("this upload was cut off within a piece, or altered")
 
 
 class _Direct(APIRoute):
@@ -393,20 +219,10 @@ class _Reception:
             self._limits[task] = await to_thread.run_sync(lambda: (uploads.limit(task), uploads.head(task)))
         return self._limits[task]
 
-    def pieces(self, place: _Place, who: str, digest: str, offset: int, length: int) -> _Pieces:
-        head = self.incoming.head(*place, who, digest, length) if offset else b""
-        if offset and len(head) < length:
-            raise Conflict(f"{len(head)} bytes have arrived, not {offset}: start again at 0")
-        return _Pieces(digest, Head.of(head) if offset else length, offset)
-
-    def append(self, place: _Place, caller: Signed, offset: int, body: Body, limit: int, pieces: _Pieces | None) -> int:
-        marks = []
-        if pieces is not None:
-            pieces.require_whole(body.length)
-            body.file.seek(0)
-            marks = [CHECKED.mark(body.file.read(length)) for length in pieces.whole]
-        path = self.incoming.path(*place, caller.who, caller.digest)
-        return self.incoming.append(path, offset, body.file, limit, marks)
+    def append(self, path: Path, offset: int, body: Body, limit: int, pieces: Pieces | None) -> int:
+        if pieces is None:
+            return self.incoming.append(path, offset, body.file, limit)
+        return self.incoming.add(path, offset, body, limit, pieces)
 
     def receive(self, place: _Place, arrivals: Sequence[PendingUpload]) -> list[Response | Exception]:
         outcomes = self.sp.uploads.receive(*place, arrivals)
@@ -466,12 +282,13 @@ def add_upload_routes(
 
     async def take_pieces(request: Request, place: _Place, caller: Signed, offset: int) -> int:
         limit, head = await reception.limits(place[0])
+        path = incoming.path(*place, caller.who, caller.digest)
         pieces = None  # of a task whose uploads are all head
         if head < limit:
-            pieces = await to_thread.run_sync(reception.pieces, place, caller.who, caller.digest, offset, head)
+            pieces = await to_thread.run_sync(incoming.pieces, path, caller.digest, offset, head)
         over = pieces.take if pieces else lambda _chunk: None
         async with spooled(request, limit, folder, over=over) as body:
-            return await heavy(reception.append, place, caller, offset, body, limit, pieces)
+            return await heavy(reception.append, path, offset, body, limit, pieces)
 
     app.router.add_api_route(
         _UPLOADS,

@@ -3,21 +3,19 @@
 Every method raises the error that the service raised, by the same name; `ServiceUnavailable` when there is no answer.
 """
 
-import hashlib
-from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from crowdfl.crypto.long_bytes import Long, sha256_of, whole
 from crowdfl.errors import (
-    Conflict,
     Forbidden,
     FormatError,
     NotAuthenticated,
     NotReady,
     ServiceUnavailable,
-    Truncated,
     WrongProtocol,
 )
 from crowdfl.protocols.profile import ParticipantKeys
@@ -25,11 +23,10 @@ from crowdfl.protocols.uploads import Head, upload_digest
 from crowdfl.roles.kgc import Created
 from crowdfl.roles.records import PaidClaim, PayWord, UsedInvitation
 from crowdfl.services.client.breaker import allow
+from crowdfl.services.client.in_pieces import InPieces, goes_whole
 from crowdfl.services.client.transport import RESPONSE_LIMIT, Reply, Service, Signer, in_time
 from crowdfl.services.http.wire import OCTETS, REQUEST_HEADER, before_hash, from_base64
 
-_WHOLE = 4 * 2**20  # a longer upload goes in several requests, so that a lost connection costs one of them
-_RESTARTS = 5
 _DEALING_SECONDS = 300.0  # for one file that KGC makes, and until CSP has all of its own
 
 
@@ -108,6 +105,7 @@ class CspClient:
 
     service: Service
     patience: float = 3600.0  # seconds that one answer may take
+    folder: Path | None = None  # for answers that are too long for memory
 
     @_as_peer("CSP")
     def prepare(self, task: str) -> None:
@@ -139,24 +137,30 @@ class CspClient:
         self.service.send_json("POST", f"/v1/tasks/{task}/end", {"document": document})
 
     @_as_peer("CSP")
-    def answer(self, task: str, request: bytes, longest: int = RESPONSE_LIMIT) -> bytes:
+    def answer(self, task: str, request: Long, longest: int = RESPONSE_LIMIT) -> Long:
         """One request, one reply, however long it takes and whatever happens to CSP meanwhile."""
         place = f"/v1/tasks/{task}/requests"
-        digest = hashlib.sha256(request).hexdigest()
-        service = replace(self.service, longest=longest)
+        digest = sha256_of(request).hex()
+        service = replace(self.service, longest=longest, spool=self.folder)
         attempts = in_time(replace(service.retries, deadline=self.patience)).start()
-        reply = service.call("POST", place, request, media_type=OCTETS)
+        reply = self._ask(service, place, request)
         while reply.status == 202:
             if not attempts.wait():
                 raise ServiceUnavailable(f"CSP has not answered within {self.patience:.0f} s; ask again later")
             try:
                 reply = service.call("GET", f"{place}/{digest}")
             except NotReady:  # CSP was restarted and has forgotten the request
-                reply = service.call("POST", place, request, media_type=OCTETS)
+                reply = self._ask(service, place, request)
         found = reply.whole_octets()
         if reply.headers.get(REQUEST_HEADER.lower()) != digest:
             raise ServiceUnavailable("this is not CSP's answer to what was asked: try again later")
         return found
+
+    def _ask(self, service: Service, place: str, request: Long) -> Reply:
+        if goes_whole(request):
+            return service.call("POST", place, whole(request), media_type=OCTETS)
+        parcel = InPieces.parcel(service, place, request)
+        return parcel.deliver(lambda: service.call("POST", parcel.place))
 
 
 @dataclass(frozen=True)
@@ -195,10 +199,18 @@ class SpClient:
 
     # For the requester.
 
-    def create_task(self, definition: str, appointment: str, initial: bytes) -> str:
-        weights = b64encode(initial).decode()
-        body = {"definition": definition, "appointment": appointment, "initial": weights}
-        return self.service.send_json("POST", "/v1/tasks", body).text("task")
+    def create_task(self, definition: str, appointment: str, initial: Long) -> str:
+        """The papers first, which may be refused; then the weights in pieces, unless SP has them."""
+        papers = {"definition": definition, "appointment": appointment}
+
+        def post(weights: str) -> str:
+            return self.service.send_json("POST", "/v1/tasks", papers | {"weights": weights}).text("task")
+
+        try:
+            return post("")
+        except NotReady:
+            parcel = InPieces.parcel(self.service, "/v1/weights", initial)
+            return parcel.deliver(lambda: post(parcel.head.digest))
 
     def deposit(self, task: str, name: str, amount: int) -> None:
         """Announce millionths that are paid in, once per name; they count when the platform has confirmed them."""
@@ -263,7 +275,7 @@ class SpClient:
 
     def send(self, task: str, number: int, keys: ParticipantKeys, upload: bytes) -> str:
         own = self._as(keys)
-        send = own.upload if len(upload) <= _WHOLE else own.upload_in_pieces
+        send = own.upload if goes_whole(upload) else own.upload_in_pieces
         return send(task, number, upload)
 
     def uploaded(self, task: str, number: int, keys: ParticipantKeys | None = None) -> str | None:
@@ -285,16 +297,10 @@ class SpClient:
     def upload_in_pieces(self, task: str, number: int, upload: bytes) -> str:
         """An upload over a bad connection: goes on where it stopped, across calls; the signed receipt."""
         place, head = self._place(task, number), Head.of(upload)
-        for _ in range(_RESTARTS):
-            self._send_rest(place, upload, head)
-            try:
-                return self.service.send_json("POST", f"{place}/commit", {"digest": head.digest}).text("receipt")
-            except (NotReady, Truncated) as lost:
-                if self._offset(place, head.digest) == len(upload):
-                    if isinstance(lost, NotReady):
-                        raise  # all bytes wait there: it is the round that has not opened
-                    self._send_piece(place, b"", 0, head)  # damaged there: start again
-        raise ServiceUnavailable("SP keeps losing this upload; try again later")
+        finished = {"digest": head.digest}
+        return InPieces(self.service, place, upload, head).deliver(
+            lambda: self.service.send_json("POST", f"{place}/commit", finished).text("receipt")
+        )
 
     def average(self, task: str, number: int, keys: ParticipantKeys | None = None) -> bytes:
         return self._as(keys).service.call("GET", f"/v1/tasks/{task}/rounds/{number}/average").octets()
@@ -340,21 +346,3 @@ class SpClient:
 
     def _place(self, task: str, number: int) -> str:
         return f"/v1/tasks/{task}/rounds/{number}/uploads/{self.who}"
-
-    def _send_rest(self, place: str, upload: bytes, head: Head) -> None:
-        ends = {part.start: part.stop for part in head.parts()}
-        offset = self._offset(place, head.digest)
-        while offset != len(upload):
-            offset = offset if offset in ends else 0
-            last = max(end for end in ends.values() if end <= max(ends[offset], offset + _WHOLE))
-            try:
-                offset = self._send_piece(place, upload[offset:last], offset, head)
-            except Conflict:  # the piece was in, only its answer was lost
-                offset = self._offset(place, head.digest)
-
-    def _send_piece(self, place: str, piece: bytes, offset: int, head: Head) -> int:
-        target = f"{place}?offset={offset}"
-        return self.service.call("PATCH", target, piece, media_type=OCTETS, digest=head.digest).whole("offset")
-
-    def _offset(self, place: str, digest: str) -> int:
-        return self.service.call("GET", f"{place}/offset?digest={digest}").whole("offset")

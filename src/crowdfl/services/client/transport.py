@@ -9,8 +9,9 @@ person is asked to set the clock.
 import hashlib
 import json
 import math
+import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
@@ -21,9 +22,11 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from crowdfl.crypto.long_bytes import LONG_BYTES, Long, sha256_of, whole
 from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import CrowdFLError, NotAuthenticated, ReplyUnreadable, ServiceUnavailable
 from crowdfl.retry import Backoff
+from crowdfl.roles.kept_file import KeptFile
 from crowdfl.services.client.breaker import Breaker, seconds_left
 from crowdfl.services.client.pace import PacedTransport, paced
 from crowdfl.services.http import tls
@@ -136,8 +139,13 @@ class Reply:
     """A successful answer."""
 
     status: int
-    body: bytes = field(repr=False)
+    content: Long = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
+
+    @property
+    def body(self) -> bytes:
+        """In memory."""
+        return whole(self.content)
 
     def json(self) -> dict[str, object]:
         """The answer as a JSON object; `ServiceUnavailable` if it is not one."""
@@ -148,16 +156,19 @@ class Reply:
 
     def octets(self) -> bytes:
         """The answer as bytes; `ServiceUnavailable` if it is something else, such as the page of a public network."""
-        if self.status != 200 or self.headers.get("content-type", "").partition(";")[0] != OCTETS:
-            raise ServiceUnavailable("the answer is not from the service: something in between has answered")
+        self._require_octets()
         return self.body
 
-    def whole_octets(self) -> bytes:
-        """The same where the service names the hash of its answer: a part of one is none."""
-        body = self.octets()
-        if hashlib.sha256(body).hexdigest() != self.headers.get(DIGEST_HEADER.lower()):
+    def whole_octets(self) -> Long:
+        """The same, where it lies, if the service names the hash of its answer: a part of one is none."""
+        self._require_octets()
+        if sha256_of(self.content).hex() != self.headers.get(DIGEST_HEADER.lower()):
             raise ServiceUnavailable("the answer did not arrive whole: try again later")
-        return body
+        return self.content
+
+    def _require_octets(self) -> None:
+        if self.status != 200 or self.headers.get("content-type", "").partition(";")[0] != OCTETS:
+            raise ServiceUnavailable("the answer is not from the service: something in between has answered")
 
     def text(self, name: str) -> str:
         return self._field(name, str)
@@ -220,6 +231,7 @@ class Service:
     read_seconds: float | None = None  # to wait for an answer, where that is more than usual
     pace: float | None = None  # seconds that an exchange may take, besides what its bytes take at the least rate
     longest: int = RESPONSE_LIMIT  # bytes that are read of an answer
+    spool: Path | None = None  # the folder where a long answer is kept, in place of memory
     server_time: ServerTime = field(default_factory=ServerTime, repr=False)  # shared by copies of this service
 
     def call(
@@ -313,7 +325,7 @@ class Service:
         ):
             self.heard(response.headers)
             require_answer_in(response.headers.get(PROTOCOL_HEADER), str(self.http.base_url))
-            return Reply(response.status_code, _read(response, self.longest), dict(response.headers))
+            return Reply(response.status_code, _read(response, self.longest, self.spool), dict(response.headers))
 
     def _timeout(self) -> httpx.Timeout:
         left = seconds_left()
@@ -373,14 +385,25 @@ def _prove(key: SigningKey, method: str, target: str, digest: str, now: float) -
     return f'time="{time}", signature="{key.sign(signed_text(method, target, time, digest)).hex()}"', digest
 
 
-def _read(response: httpx.Response, longest: int) -> bytes:
-    parts, size = [], 0
+def _read(response: httpx.Response, longest: int, spool: Path | None) -> Long:
+    parts = _parts(response, longest)
+    announced = response.headers.get("content-length", "")
+    if spool is None or not announced.isdecimal() or not LONG_BYTES < int(announced) <= longest:
+        return b"".join(parts)
+    file = tempfile.NamedTemporaryFile(dir=spool)  # noqa: SIM115 -- gone when nobody holds what is in it
+    for part in parts:
+        file.write(part)
+    file.flush()
+    return KeptFile(file, path=Path(file.name))  # type: ignore[arg-type]  # which a temporary file is
+
+
+def _parts(response: httpx.Response, longest: int) -> Iterator[bytes]:
+    size = 0
     for part in response.iter_bytes():
         size += len(part)
         if size > longest:
             raise ReplyUnreadable(f"an answer of more than {longest} bytes")
-        parts.append(part)
-    return b"".join(parts)
+        yield part
 
 
 def in_time(retries: Backoff) -> Backoff:

@@ -7,7 +7,6 @@ import os
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import IO, Annotated, Any, BinaryIO, TypeVar
 
@@ -19,7 +18,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from crowdfl.crypto.long_bytes import Long
 from crowdfl.errors import FormatError, LimitExceeded, TooSlow
+from crowdfl.roles.kept_file import KeptFile
 from crowdfl.services.http.wire import OCTETS
 
 
@@ -88,18 +89,11 @@ class Body:
         self.file.seek(0)
         return self.file.read()
 
-    def later(self) -> Callable[[], bytes]:
-        """Reads it once, when the request that brought it may have ended; until then a long one stays on disk."""
+    def later(self) -> Long:
+        """To be looked at when the request that brought it may have ended; a long one stays on disk."""
         if self.length <= IN_MEMORY:
-            return partial(bytes, self.read())
-        own = os.fdopen(os.dup(self.file.fileno()), "rb")
-
-        def read() -> bytes:
-            with own:
-                own.seek(0)
-                return own.read()
-
-        return read
+            return self.read()
+        return KeptFile(os.fdopen(os.dup(self.file.fileno()), "rb"))
 
 
 def known_task(look_up: Callable[[str], object]) -> Callable[[str], None]:

@@ -18,9 +18,9 @@ from itertools import chain
 
 import numpy as np
 
+from crowdfl.crypto.long_bytes import Long
 from crowdfl.crypto.shares import dcf
 from crowdfl.crypto.shares.limbs import Bytes
-from crowdfl.crypto.shares.ring import Long
 from crowdfl.protocols.shares.circuits.program import SP, Side
 from crowdfl.protocols.shares.dealing.correlations import Cards, Dealt
 

@@ -16,6 +16,7 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
+from crowdfl.crypto.long_bytes import Long
 from crowdfl.crypto.shares.limbs import Bytes, add_rows, dots, from_words, subtract_rows, sum_rows, to_ints
 from crowdfl.crypto.shares.ring import Words
 from crowdfl.crypto.shares.sketch import Sketch
@@ -192,15 +193,15 @@ class LaneMaker:
         self._block = max(1, min(_BLOCK, _BLOCK_BYTES // (8 * widths.parameters)))
         self._lanes = widths.lanes
 
-    def lanes(self, shares: Iterable[bytes], count: int) -> Words:
+    def lanes(self, shares: Iterable[Long], count: int) -> Words:
         """[uploads, lanes] of so many, modulo 2^k."""
         lanes = np.empty((count, self._lanes), dtype=np.uint64)
         start = 0
         rest = iter(shares)
         while group := list(islice(rest, self._block)):
-            block = np.empty((len(group), self._sketch.parameters), dtype=np.uint64)
+            block = np.zeros((len(group), self._sketch.parameters), dtype=np.uint64)
             for row, share in zip(block, group, strict=True):
-                row[:] = self._ring.decode(share)
+                self._ring.accumulate(np.add, row, share)
             lanes[start : start + len(block)] = self.of_rows(block)
             start += len(block)
         return lanes

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from crowdfl.crypto.long_bytes import Wire
 from crowdfl.crypto.shares.limbs import Bytes
-from crowdfl.crypto.shares.ring import Wire
 from crowdfl.protocols.shares.circuits.program import CSP, SP, Half, Side
 
 SPARE = 44  # bits that a number is shorter than its modulus, where it is converted: each fails with a chance of 2^-44

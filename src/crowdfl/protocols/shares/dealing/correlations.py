@@ -15,9 +15,9 @@ from typing import Protocol
 
 import numpy as np
 
+from crowdfl.crypto.long_bytes import Long, Wire
 from crowdfl.crypto.shares.expansion import Stream
 from crowdfl.crypto.shares.limbs import Bytes, add_rows, subtract_rows
-from crowdfl.crypto.shares.ring import Long, Wire
 from crowdfl.errors import DealtMaterialDamaged
 from crowdfl.protocols.shares.circuits.scalars import flips_bytes, pack, unpack, unpack_flips
 

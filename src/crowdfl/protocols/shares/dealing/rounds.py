@@ -15,9 +15,10 @@ from functools import lru_cache
 
 import numpy as np
 
+from crowdfl.crypto.long_bytes import Long
 from crowdfl.crypto.shares.expansion import Stream, expand
 from crowdfl.crypto.shares.limbs import Bytes, block_dots
-from crowdfl.crypto.shares.ring import Long, Words
+from crowdfl.crypto.shares.ring import Words
 from crowdfl.errors import DealtMaterialDamaged, RewardsOff
 from crowdfl.protocols.common.binding import bind
 from crowdfl.protocols.shares import reference, rules

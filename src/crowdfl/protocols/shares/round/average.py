@@ -7,15 +7,17 @@ leaves SP in the publication alone. So SP has fixed its part before it sees CSP'
 open SP's; and readers take nothing that is not in the record.
 """
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
 
+from crowdfl.crypto.long_bytes import Long, Wire, blocks_of
 from crowdfl.crypto.randomness import SEED_BYTES, secret_bytes
 from crowdfl.crypto.sealing import ReaderKey, seal_to
-from crowdfl.crypto.shares.expansion import expand
+from crowdfl.crypto.shares.expansion import Expansion, expand
 from crowdfl.crypto.shares.noise import discrete_gaussian
 from crowdfl.crypto.shares.ring import RunningSum, Words
 from crowdfl.crypto.signing import SigningKey, verify
@@ -54,7 +56,7 @@ _SERVERS = (SP, CSP)
 class SumOffer(Message, kind=65, repr=False):
     """SP to CSP: X, and the hashes that fix the rest of SP's part. The seals themselves stay with SP."""
 
-    sums: bytes
+    sums: Long
     total: bytes
     mask: bytes  # the hash of t_S
     seals: tuple[bytes, ...]  # the hashes of t_S as it is sealed to each audience
@@ -87,7 +89,7 @@ class RoundRecord(Message, kind=57):
 class SharesPublication(Message, kind=59, repr=False):
     """SP to the audience: X + Y, which is uniform to either server, and the seals of both seeds, SP's first."""
 
-    sums: bytes
+    sums: Long
     total: bytes
     seals: tuple[bytes, ...]
     record: bytes
@@ -110,7 +112,7 @@ class ShareSums:
     def __post_init__(self) -> None:
         self._sums = RunningSum(self.shape.ring, self.shape.spec.parameters)
 
-    def add(self, shares: bytes, samples: int) -> None:
+    def add(self, shares: Long, samples: int) -> None:
         self._sums.add(shares)
         self._total = (self._total + samples) % REWARD_MODULUS
 
@@ -120,41 +122,62 @@ class ShareSums:
         self._total = (self._total + samples) % REWARD_MODULUS
 
     def merge(self, other: "ShareSums") -> None:
+        """The other one is used up."""
         self._sums.merge(other._sums)
         self._total = (self._total + other._total) % REWARD_MODULUS
 
     def result(self) -> "ShareSum":
-        return ShareSum(self.shape.ring.encode(self._sums.result()), self._total)
+        return ShareSum(self._sums.encoded(), self._total)
+
+    def subtract(self, other: "ShareSum") -> None:
+        """What was added up and is not to count."""
+        self._sums.subtract(other.sums)
+        self._total = (self._total - other.total) % REWARD_MODULUS
 
     def to_bytes(self) -> bytes:
-        return self._total.to_bytes(SAMPLES_BYTES, "little") + self.shape.ring.encode(self._sums.result())
+        return b"".join((self._total.to_bytes(SAMPLES_BYTES, "little"), self._sums.encoded()))
 
     def add_kept(self, kept: bytes) -> None:
         """What `to_bytes` gave."""
-        self.add(kept[SAMPLES_BYTES:], int.from_bytes(kept[:SAMPLES_BYTES], "little"))
+        self.add(memoryview(kept)[SAMPLES_BYTES:], int.from_bytes(kept[:SAMPLES_BYTES], "little"))
 
 
 @dataclass(frozen=True)
 class ShareSum:
     """A server's share of a sum of updates and of its number of samples."""
 
-    sums: bytes = field(repr=False)
+    sums: Long = field(repr=False)
     total: int = field(repr=False)
 
-    def plus(self, shape: SharesShape, sums: bytes, total: int) -> tuple[bytes, bytes]:
+    def plus(self, shape: SharesShape, sums: Long, total: int) -> "Opened":
         """Added to other shares, as it travels."""
-        added = shape.ring.encode(shape.ring.eights(self.sums) + shape.ring.eights(sums))
-        return added, ((self.total + total) % shape.count_modulus).to_bytes(shape.count_bytes, "little")
-
-    def minus(self, shape: SharesShape, other: "ShareSum") -> "ShareSum":
-        rest = shape.ring.encode(shape.ring.eights(self.sums) - shape.ring.eights(other.sums))
-        return ShareSum(rest, (self.total - other.total) % REWARD_MODULUS)
+        added = (self.total + total) % shape.count_modulus
+        return Opened(shape, self.sums, sums, added.to_bytes(shape.count_bytes, "little"))
 
 
-def mask_of(t: bytes, place: RoundPlace, shape: SharesShape) -> tuple[bytes, int]:
+@dataclass(frozen=True)
+class Opened:
+    """Two servers' shares, added up a block at a time when somebody looks: they are as long as a model each."""
+
+    shape: SharesShape
+    mine: Long = field(repr=False)
+    theirs: Long = field(repr=False)
+    total: bytes = field(repr=False)
+
+    def blocks(self) -> Iterator[bytes]:
+        return self.shape.ring.added(self.mine, self.theirs)
+
+    def sums(self) -> bytes:
+        return b"".join(self.blocks())
+
+    def hash(self) -> bytes:
+        return _hash_of(self.shape.share_bytes, self.blocks(), self.total)
+
+
+def mask_of(t: bytes, place: RoundPlace, shape: SharesShape) -> tuple[Long, int]:
     """What hides a server's sums and its total; where everyone counts once, there is no total."""
     total = expand(t, place.bind("crowdfl mask 1 total"), shape.count_bytes)
-    return expand(t, place.bind("crowdfl mask 1 sums"), shape.share_bytes), int.from_bytes(total, "little")
+    return Expansion(t, place.bind("crowdfl mask 1 sums"), shape.share_bytes), int.from_bytes(total, "little")
 
 
 def audiences_of(shape: SharesShape, number: int) -> tuple[str, ...]:
@@ -193,12 +216,12 @@ class MaskedPart(Message, kind=66, repr=False):
             raise SeedReused(
                 "the seeds of this round's sum were drawn for other people's uploads, and serve those alone"
             )
-        sums, total = own.plus(shape, *mask_of(self.t, place, shape))
-        sigma = shape.spec.settings.sigma
+        masked = own.plus(shape, *mask_of(self.t, place, shape))
+        sums, sigma = masked.sums(), shape.spec.settings.sigma
         if sigma is not None:
             noise = discrete_gaussian(self.noise, place.bind("crowdfl noise 1"), sigma, shape.spec.parameters)
-            sums = shape.ring.encode(shape.ring.eights(sums) + noise.view(np.uint64))
-        return sums, total
+            sums = b"".join(shape.ring.added(sums, shape.ring.encode(noise.view(np.uint64))))
+        return sums, masked.total
 
 
 def sum_name(place: RoundPlace, members: AcceptedSet) -> bytes:
@@ -226,7 +249,8 @@ def open_sum(
 ) -> SumReply:
     """CSP: Y and the record of the one sum of this base, which must be spent before this leaves."""
     sums, total = part.masked(shape, place, members, own)
-    record = _record(place, members, _opened(shape, offer, sums, total), offer, sha256(part.t), part.seal_hashes)
+    opened = _opened(shape, offer, sums, total).hash()
+    record = _record(place, members, opened, offer, sha256(part.t), part.seal_hashes)
     record = replace(record, signature=signing.sign(record.statement))
     return SumReply(sums, total, part.seals, record.to_bytes())
 
@@ -237,7 +261,7 @@ def sum_facts(shape: SharesShape, number: int, members: AcceptedSet) -> Facts:
     return Facts(shape, listed, accepted=len(members.accepted), audiences=len(audiences_of(shape, number)))
 
 
-def _opened(shape: SharesShape, offer: SumOffer, sums: bytes, total: bytes) -> tuple[bytes, bytes]:
+def _opened(shape: SharesShape, offer: SumOffer, sums: Long, total: bytes) -> Opened:
     """X + Y."""
     theirs = ShareSum(offer.sums, int.from_bytes(offer.total, "little"))
     return theirs.plus(shape, sums, int.from_bytes(total, "little"))
@@ -246,12 +270,12 @@ def _opened(shape: SharesShape, offer: SumOffer, sums: bytes, total: bytes) -> t
 def _record(
     place: RoundPlace,
     members: AcceptedSet,
-    opened: tuple[bytes, bytes],
+    opened: bytes,
     offer: SumOffer,
     mask: bytes,
     seals: tuple[bytes, ...],
 ) -> RoundRecord:
-    """Unsigned; `mask` and `seals` are the hashes of CSP's."""
+    """Unsigned; `opened`, `mask` and `seals` are hashes, the last two of CSP's."""
     return RoundRecord(
         place.task,
         place.number,
@@ -259,15 +283,20 @@ def _record(
         members.accepted,
         tuple(members.rejected),
         tuple(members.rejected.values()),
-        _hash_of(opened),
+        opened,
         (offer.mask, mask),
         offer.seals + seals,
         b"",
     )
 
 
-def _hash_of(opened: tuple[bytes, bytes]) -> bytes:
-    return sha256(bind("crowdfl opened 1", *opened))
+def _hash_of(length: int, sums: Iterable[Wire], total: bytes) -> bytes:
+    """Of what `bind` makes of the two, of which the first comes in blocks."""
+    found = hashlib.sha256(b"crowdfl opened 1" + length.to_bytes(4, "big"))
+    for block in sums:
+        found.update(block)
+    found.update(bind("", total))
+    return found.digest()
 
 
 def publish_sum(
@@ -283,13 +312,15 @@ def publish_sum(
     record = parse_record(reply.record, shape, csp_key)
     if len(record.masks) != len(_SERVERS):
         raise LengthMismatch(f"CSP's record of round {place.number} has {len(record.masks)} hashes of seeds")
-    opened = _opened(shape, offer, reply.sums, reply.total)
+    both = _opened(shape, offer, reply.sums, reply.total)
+    sums = both.sums()
+    opened = _hash_of(len(sums), [sums], both.total)
     seals = tuple(map(sha256, reply.seals))
     if (record.task, record.number, record.base) != (place.task, place.number, place.base):
         raise RolledBack(f"CSP's record of round {place.number} is of another round or model: the task cannot go on")
     if replace(record, signature=b"") != _record(place, members, opened, offer, record.masks[1], seals):
         raise ProtocolError(f"CSP's record of round {place.number} is not about what this SP sent, got and computed")
-    return SharesPublication(*opened, part.seals + reply.seals, reply.record)
+    return SharesPublication(sums, both.total, part.seals + reply.seals, reply.record)
 
 
 @lru_cache(maxsize=4)  # it names everyone: where many readers are in one process, each would read all names again
@@ -321,13 +352,13 @@ class AverageReader:
         self._key = key
         self._csp_key = csp_key
 
-    def read(self, publication: bytes, number: int, chain: ModelChain) -> OpenedAverage:
+    def read(self, publication: Long, number: int, chain: ModelChain) -> OpenedAverage:
         message = SharesPublication.from_bytes(publication, self._shape.limits())
         record = parse_record(message.record, self._shape, self._csp_key)
         place = self._shape.place(number, chain.base)
         self._check(record, place)
         require_fields(SUM, message, sum_facts(self._shape, number, record.members))
-        if _hash_of((message.sums, message.total)) != record.opened:
+        if _hash_of(len(message.sums), blocks_of(message.sums), message.total) != record.opened:
             raise ChainBroken(f"the sum that was published for round {number} is not the one of CSP's record")
         masks = self._open_seeds(message, record, place)
         sums, total = self._unmasked(message, masks, place)
@@ -390,9 +421,13 @@ class AverageReader:
     def _unmasked(self, message: SharesPublication, masks: Sequence[bytes], place: RoundPlace) -> tuple[Integers, int]:
         ring = self._shape.ring
         total = int.from_bytes(message.total, "little")
-        sums = ring.eights(message.sums)
-        for t in masks:
-            mask, hidden = mask_of(t, place, self._shape)
-            sums = sums - ring.eights(mask)
-            total = total - hidden
-        return ring.signed(sums), total % self._shape.count_modulus
+        sums: Integers = np.empty(self._shape.spec.parameters, dtype=np.int64)
+        hidden = [mask_of(t, place, self._shape) for t in masks]
+        for piece in ring.blocks(len(message.sums)):
+            words = ring.eights(message.sums[piece])
+            for mask, _ in hidden:
+                ring.accumulate(np.subtract, words, mask[piece])
+            sums[piece.start // ring.bytes : piece.stop // ring.bytes] = ring.signed(words)
+        for _, of_total in hidden:
+            total = total - of_total
+        return sums, total % self._shape.count_modulus

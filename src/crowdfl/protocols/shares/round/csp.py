@@ -11,10 +11,10 @@ from functools import cached_property, partial
 from itertools import islice
 
 from crowdfl.crypto.compute import Backend, default_backend, run_work
+from crowdfl.crypto.long_bytes import Long, whole
 from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.sealing import ReaderKey
 from crowdfl.crypto.shares.expansion import expand
-from crowdfl.crypto.shares.ring import Long
 from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import (
     BackendUnavailable,
@@ -46,6 +46,7 @@ from crowdfl.protocols.shares.round.average import (
     CSP,
     MaskedPart,
     RoundRecord,
+    ShareSum,
     ShareSums,
     SumOffer,
     open_sum,
@@ -162,10 +163,11 @@ class CspCohort:
         verdict = None if is_checked and not members.void else verdict_on(self.manifest, members)
         return CspAnswer(ManifestReply(self._nonce, self._broken, word).to_bytes(), verdict)
 
-    def answer(self, payload: bytes) -> CspAnswer | None:
+    def answer(self, payload: Long) -> CspAnswer | None:
         """None if the cohort was through with its last answer: this payload is what follows in the round."""
         self._now = CspAnswer()
-        answered = None if self.members.void else self._run.answer(payload)
+        is_through = self.members.void or self._run.is_over or not self._shape.widths.is_checked
+        answered = None if is_through else self._run.answer(whole(payload))
         if answered is None:
             return None
         self._now.payload = answered
@@ -227,8 +229,9 @@ class CspCohort:
             return
         # Here: CSP has seen who is in, and must not fail for want of a cluster.
         left_out = self._work(self._sown(self._seeds.keys() - accepted), backend=default_backend()).sums
-        rest = self._sums.result().minus(self._shape, left_out.result())
-        sums.add(rest.sums, rest.total)
+        if self._seeds.keys() - accepted:
+            self._sums.subtract(left_out.result())
+        sums.merge(self._sums)
 
 
 class CspRound:
@@ -258,18 +261,20 @@ class CspRound:
 
     def close(self) -> bytes:
         """Add up the cohort that is through, if there is one; the sum of all so far, to be kept."""
-        if self._cohort is None:
-            return b""
-        self._cohort.add_to(self._sums)
-        self._cohort.drop()
-        return self._sums.to_bytes()
+        self._end_cohort()
+        return b"" if self._cohort is None else self._sums.to_bytes()
+
+    def _end_cohort(self) -> None:
+        if self._cohort is not None:
+            self._cohort.add_to(self._sums)
+            self._cohort.drop()
 
     def begin(self, manifest: RoundManifest) -> CspAnswer:
         self.tally.begin(manifest.names, manifest.cohorts)
         self._cohort = self.plays(self._shape, manifest, self._keys, self._inputs)
         return self._noted(self._cohort.begin())
 
-    def answer(self, payload: bytes) -> CspAnswer:
+    def answer(self, payload: Long) -> CspAnswer:
         answer = self.cohort.answer(payload)
         if answer is None:
             return self._opened(SumOffer.from_bytes(payload, self._shape.limits()))
@@ -293,14 +298,18 @@ class CspRound:
         if members.void:  # nothing is asked for after that was said
             raise ProtocolError(f"nothing of this round is opened: {members.void.words}")
         OFFER.require_message(offer, sum_facts(self._shape, self.place.number, members))
-        self.close()
-        own = self._sums.result()
+        self._end_cohort()
         part = MaskedPart.drawn(members, self._shape, self.place, CSP, self._keys.audiences)
-        reply = open_sum(self._shape, self.place, members, own, offer, part, self._keys.signing)
+        reply = open_sum(self._shape, self.place, members, self._used_up(), offer, part, self._keys.signing)
         rewards = tuple(self._sealed(answer, members, offer.commitments))
         answer.record = reply.record
         answer.payload = replace(reply, rewards=rewards).to_bytes()
         return answer
+
+    def _used_up(self) -> ShareSum:
+        """What was added up, which is not needed any more: memory need not hold it while it is masked."""
+        sums, self._sums = self._sums, ShareSums(self._shape)
+        return sums.result()
 
     def _sealed(self, answer: CspAnswer, members: AcceptedSet, commitments: bytes) -> Iterator[bytes]:
         """Rewards, which are kept with the answer; none where they are not hidden."""
@@ -343,6 +352,11 @@ class SharesCsp:
     def spent_rounds(self, records: Look) -> Iterable[int]:
         return spent_rounds(records)
 
+    def answer_long(self, records: Look, request: Long) -> Outcome:
+        if Message.kind_of(request) == StepRequest.kind:
+            return self._step(records, request)
+        return self.answer(records, whole(request))
+
     def answer(self, records: Look, request: bytes) -> Outcome:
         """What can be refused without any harm is raised, and changes nothing; whatever ends the round is an outcome."""
         kind = Message.kind_of(request)
@@ -354,6 +368,9 @@ class SharesCsp:
             return self._ended(records, EndRequest.from_bytes(request, self._shape.limits()))
         if kind != StepRequest.kind:
             raise FormatError(f"CSP does not answer messages of kind {kind} in this task")
+        return self._step(records, request)
+
+    def _step(self, records: Look, request: Long) -> Outcome:
         message = StepRequest.from_bytes(request, self._shape.limits(self._shape.longest_payload))
         state = self._state(records, message)
         number = state.number
@@ -538,7 +555,7 @@ class SharesCsp:
             state.finish(Phase.ENDED)
             return over(state.number, Phase.ENDED)
         after = said.after(asked, sha256(answer.payload))
-        state.answered(message.payload, after)
+        state.answered(b"" if answer.record else whole(message.payload), after)  # the last step is not run again
         self._keep(state, run, answer)
         self._running = _Running(state.number, after, run)
         return self.party.send(StepReply(asked, answer.payload, b""))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from crowdfl.crypto.compute import Backend
+from crowdfl.crypto.long_bytes import Long, whole
 from crowdfl.crypto.sealing import ReaderKey
 from crowdfl.crypto.signing import SigningKey, verify
 from crowdfl.errors import AlreadyCounted, FormatError, ProtocolError, SealBroken
@@ -312,18 +313,18 @@ class StepRequest(RoundRequest, kind=60, repr=False):
 
     step: int  # from 1 on
     transcript: bytes  # hash of all that was said in this round before
-    payload: bytes
+    payload: Long
 
 
 class StepReply(Message, kind=61, repr=False):
     """CSP to SP: the answer to the request of this hash."""
 
     request: bytes
-    payload: bytes
+    payload: Long
     word: bytes  # signed, in the place of an answer: that the round is void
 
     @classmethod
-    def opened(cls, request: bytes, reply: bytes) -> "StepReply":
+    def opened(cls, request: bytes, reply: Long) -> "StepReply":
         """What answers the request of this hash."""
         message = cls.from_bytes(reply, Limits.plain(len(reply)))
         if message.request != request:
@@ -363,25 +364,27 @@ class SpConversation:
         self.heed: Callable[[bytes], None] | None = None  # told of CSP's word that it has failed
         self.longest_answer = 0  # that CSP may give to what was asked last
 
-    def ask(self, payload: bytes, longest_answer: int) -> Generator[bytes, Reply, bytes]:
+    def ask(self, payload: Long, longest_answer: int) -> Generator[Long, Reply, Long]:
         """One exchange."""
         self.longest_answer = longest_answer
         following = StepRequest(self._place.number, self._said.step + 1, self._said.digest, payload)
-        request = self._party.send(following)
+        request = self._party.costs.sent(following.to_long())
         asked = sha256(request)
         del payload, following  # may be long: nothing of it is held while CSP works
-        reply = StepReply.opened(asked, (yield request)())
+        answer = yield request
+        del request
+        reply = StepReply.opened(asked, answer())
         if reply.word and self.heed is not None:
             self.heed(reply.word)
         self._said = self._said.after(asked, sha256(reply.payload))
         return reply.payload
 
-    def run(self, half: Half[_Result], course: CohortCourse) -> Generator[bytes, Reply, _Result]:
+    def run(self, half: Half[_Result], course: CohortCourse) -> Generator[Long, Reply, _Result]:
         """SP's half of a program to its end."""
         try:
             message = next(half)
             while True:
-                message = half.send((yield from self.ask(message, course.longest_answer())))
+                message = half.send(whole((yield from self.ask(message, course.longest_answer()))))
         except StopIteration as end:
             result: _Result = end.value
             return result

@@ -11,9 +11,9 @@ from functools import partial
 
 from crowdfl.crypto.coins import Coins
 from crowdfl.crypto.compute import Read, run_work
+from crowdfl.crypto.long_bytes import Long
 from crowdfl.crypto.randomness import SEED_BYTES, secret_bytes
 from crowdfl.crypto.shares.expansion import expand
-from crowdfl.crypto.shares.ring import Long
 from crowdfl.errors import (
     AlreadyCounted,
     BadSignature,
@@ -49,6 +49,7 @@ from crowdfl.protocols.shares.round.average import (
     SharesPublication,
     ShareSum,
     ShareSums,
+    SumOffer,
     SumReply,
     offer_sum,
     parse_record,
@@ -158,11 +159,12 @@ class SharesSp(PaidSp):
         self._read: Read = self._bodies.__getitem__
         self._reference: UploadBody | None = None
         self._products: dict[str, int] = {}  # SP's shares, with the reference, of those who are in
-        self._sums = ShareSums(self._shape)
+        self._sums: ShareSums | None = ShareSums(self._shape)  # None: used up, or half added up
+        self._offer: tuple[bytes, SumOffer] | None = None  # what was made of it, by the part that masks it
         self._drawn = SharesSpRound()
         self._last: _SpCohort | None = None  # once all cohorts have their verdict
         self._tally = RoundTally(self._shape)
-        self._publication: bytes | None = None
+        self._publication: SharesPublication | None = None
         self._left: bytes | None = None
         self._envelopes: Mapping[str, bytes] = {}
         self.load_previous(None)
@@ -195,7 +197,7 @@ class SharesSp(PaidSp):
     def head_bytes(self) -> int:
         return head_bytes(self._shape)
 
-    def reply_form(self, request: bytes) -> ReplyForm:
+    def reply_form(self, request: Long) -> ReplyForm:
         """Of the step that was asked for last."""
         return ReplyForm(self._talk.longest_answer, partial(StepReply.opened, sha256(request)))
 
@@ -246,14 +248,28 @@ class SharesSp(PaidSp):
 
     def _count(self, names: Mapping[str, str]) -> None:
         """In any order, and all or none."""
-        found = self._work([Stored(who, self._folder + name) for who, name in names.items()])
-        self._sums.merge(found.sums)
+        found = self._added_up([Stored(who, self._folder + name) for who, name in names.items()])
         self._counted |= found.entries
         self._names |= names
 
-    def _work(self, uploads: Sequence[Stored], coins: bytes = b"") -> Findings:
+    def _added_up(self, uploads: Sequence[Stored]) -> Findings:
+        """Onto what there is, so that memory holds one sum; if one is refused, all are added up again when they are needed."""
+        sums = self._taken_sums()
+        found = self._work(uploads, onto=sums)
+        if found.sums is not sums:
+            sums.merge(found.sums)
+        self._sums = sums
+        return found
+
+    def _taken_sums(self) -> ShareSums:
+        """Of everyone who is counted; whoever takes it puts it back, or makes something else of it."""
+        sums = self._sums or self._work(self._stored(self._counted)).sums
+        self._sums = None
+        return sums
+
+    def _work(self, uploads: Sequence[Stored], coins: bytes = b"", onto: ShareSums | None = None) -> Findings:
         """On SP's cluster, where it has one; for the lanes nothing is added up again."""
-        work = ShareWork(uploads, self._shape, self._place, coins, adds=not coins)
+        work = ShareWork(uploads, self._shape, self._place, coins, adds=not coins, onto=onto)
         return run_work(self.party.backend, work, self._read)
 
     def _stored(self, names: Iterable[str]) -> list[Stored]:
@@ -305,12 +321,12 @@ class SharesSp(PaidSp):
         self._last = None  # what is asked for now ends the round: if it fails, all of it is asked for again
         members = self._tally.members
         part = self._part(members)
-        offer = offer_sum(self._shape, self._place, members, self._own_sum(members), part)
+        offer = self._offered(members, part)
         names = members.accepted if self._shape.is_reward_hidden else ()
         masks = RewardMasks.of(names, now.rewards, now.seed, self._shape.reward_form.n)
         offer = replace(offer, commitments=masks.commitments())
         facts = sum_facts(self._shape, self.round_number, members)
-        answer = yield from now.talk.ask(offer.to_bytes(), longest_answer(OFFER, facts))
+        answer = yield from now.talk.ask(offer.to_long(), longest_answer(OFFER, facts))
         reply = SumReply.from_bytes(answer, self._shape.limits())
         OFFER.require_answer(reply, facts)
         publication = publish_sum(self._shape, self._place, members, offer, part, reply, self._csp_key)
@@ -320,7 +336,7 @@ class SharesSp(PaidSp):
             shown = self.party.send(open_envelope(publication.record))
             self._envelopes = dict.fromkeys(self._counted, shown)
 
-    def _prepared(self) -> Generator[bytes, Reply, _SpCohort]:
+    def _prepared(self) -> Generator[Long, Reply, _SpCohort]:
         """Everything before the average; what this process has done of it already is not done again."""
         if self._last is None:
             self.check()
@@ -346,7 +362,7 @@ class SharesSp(PaidSp):
             self._last = now
         return self._last
 
-    def _begun(self, talk: SpConversation, manifest: RoundManifest) -> Generator[bytes, Reply, _SpCohort]:
+    def _begun(self, talk: SpConversation, manifest: RoundManifest) -> Generator[Long, Reply, _SpCohort]:
         """The manifest, and whose seals CSP can open."""
         if len(self._drawn.seeds) < manifest.cohort:  # they begin one after the other
             fresh = MaskSeed.bound_to(manifest.digest).to_bytes()
@@ -372,7 +388,7 @@ class SharesSp(PaidSp):
         check_verdict(word, manifest, AcceptedSet((), {}, Reason.CSP_FAILED), self._csp_key, self._shape)
         raise RoundEnded(f"round {self.round_number} is void, and nothing was opened: {Reason.CSP_FAILED.words}")
 
-    def _judged(self, now: _SpCohort) -> Generator[bytes, Reply, None]:
+    def _judged(self, now: _SpCohort) -> Generator[Long, Reply, None]:
         """Who is within the bounds, and what they get: both servers come to the same set, and CSP signs it."""
         dealt = self._dealt(self._shape.file_number(now.manifest.number, now.manifest.cohort))
         half = check_program(SpSide(now.course), dealt.lanes, self._shape.widths, self._inputs(now))
@@ -414,10 +430,20 @@ class SharesSp(PaidSp):
         people = self._shape.spec.settings.most_devices
         return RunningSums.read(kept, self._shape.widths.R, people)
 
+    def _offered(self, members: AcceptedSet, part: MaskedPart) -> SumOffer:
+        """In place of the sum that it is made of: memory need not hold both while CSP is asked, once more if it is away."""
+        if self._offer is None or self._offer[0] != part.to_bytes():
+            self._offer = None
+            offer = offer_sum(self._shape, self._place, members, self._own_sum(members), part)
+            self._offer = part.to_bytes(), offer
+        return self._offer[1]
+
     def _own_sum(self, members: AcceptedSet) -> ShareSum:
-        """Of those who are in: the others are taken out of what was added up."""
-        left_out = self._work(self._stored(self._counted.keys() - set(members.accepted)))
-        return self._sums.result().minus(self._shape, left_out.sums.result())
+        """Of those who are in: the others are taken out of what was added up, which is used up."""
+        sums = self._taken_sums()
+        if others := self._counted.keys() - set(members.accepted):
+            sums.subtract(self._work(self._stored(others)).sums.result())
+        return sums.result()
 
     def _part(self, members: AcceptedSet) -> MaskedPart:
         """SP's part of the one sum of this base: of these people, and of no others."""
@@ -439,7 +465,7 @@ class SharesSp(PaidSp):
             )
 
     def _leave(self, publication: SharesPublication) -> None:
-        self._publication = publication.to_bytes()
+        self._publication, self._offer = publication, None
         record = parse_record(publication.record, self._shape, self._csp_key)
         following = next_base(self._place.base, record.statement)
         products = self._products
@@ -452,7 +478,7 @@ class SharesSp(PaidSp):
     def publication(self) -> bytes:
         if self._publication is None:
             raise FormatError("nothing is published yet")
-        return self.party.costs.sent(self._publication)
+        return self.party.send(self._publication)
 
     def carry_over(self) -> bytes | None:
         return self._left

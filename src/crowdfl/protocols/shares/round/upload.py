@@ -17,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.crypto.leaves import leaves_bytes, leaves_of
+from crowdfl.crypto.long_bytes import Long
 from crowdfl.crypto.randomness import SEED_BYTES, secret_bytes
 from crowdfl.crypto.sealing import ReaderKey, seal_to
-from crowdfl.crypto.shares.expansion import expand
+from crowdfl.crypto.shares.expansion import Expansion, expand
 from crowdfl.crypto.signing import SigningKey, verify
 from crowdfl.errors import (
     BadSignature,
@@ -61,7 +62,7 @@ class UploadBody(Message, kind=IN_PIECES, repr=False):
     salt: bytes  # of the hash: 32 fresh bytes, which CSP never sees
     samples: bytes  # SP's share of the number of samples: 16 bytes, little endian; none where everyone counts once
     leaves: bytes  # of the pieces of the last field
-    shares: bytes  # SP's share of the update: little-endian numbers of the task's ring
+    shares: Long  # SP's share of the update: little-endian numbers of the task's ring
 
     def __repr__(self) -> str:
         return f"UploadBody({self.who!r} in round {int.from_bytes(self.number, 'big')} of task {self.task!r})"
@@ -85,9 +86,9 @@ def seal_context(place: RoundPlace, who: str, digest: bytes) -> bytes:
     return place.bind("crowdfl share seed 1", who.encode(), digest)
 
 
-def expanded_update(seed: bytes, place: RoundPlace, who: str, length: int) -> bytes:
+def expanded_update(seed: bytes, place: RoundPlace, who: str, length: int) -> Expansion:
     """CSP's share of an update."""
-    return expand(seed, place.bind("crowdfl share 1 update", who.encode()), length)
+    return Expansion(seed, place.bind("crowdfl share 1 update", who.encode()), length)
 
 
 def expanded_samples(seed: bytes, place: RoundPlace, who: str, length: int = SAMPLES_BYTES) -> int:
@@ -217,6 +218,7 @@ def upload_from_seed(
     rest = update.astype(np.uint64)  # modulo 2^64: modulo 2^k once it is encoded
     shape.ring.accumulate(np.subtract, rest, expanded_update(seed, place, who, shape.share_bytes))
     shares = shape.ring.encode(rest)
+    del rest
     counted = (samples - expanded_samples(seed, place, who, shape.count_bytes)) % shape.count_modulus
     count = counted.to_bytes(shape.count_bytes, "little")
     leaves = leaves_of(shares)
@@ -238,7 +240,7 @@ def upload_bytes(shape: SharesShape) -> int:
     return head_bytes(shape) + shape.share_bytes
 
 
-def parse_upload(data: bytes, shape: SharesShape, place: RoundPlace) -> UploadBody:
+def parse_upload(data: Long, shape: SharesShape, place: RoundPlace) -> UploadBody:
     """The fields of an upload to this round: lengths, task, round and base are right; whose it is, `require_signed` says."""
     return _required(UploadBody.from_bytes(data, shape.limits()), UPLOAD, shape, place)
 

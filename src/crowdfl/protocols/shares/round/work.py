@@ -5,11 +5,13 @@ sum and the lanes, whoever did it.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 
 from crowdfl.crypto.compute import Read, Work
+from crowdfl.crypto.long_bytes import Long
 from crowdfl.crypto.shares.ring import Words
 from crowdfl.errors import BadSignature, UploadDamaged
 from crowdfl.protocols.shares.chain import RoundPlace
@@ -20,7 +22,7 @@ from crowdfl.protocols.shares.round.manifest import ManifestEntry
 from crowdfl.protocols.shares.round.upload import UploadBody, expanded_samples, expanded_update, parse_upload
 from crowdfl.protocols.shares.shape import SharesShape
 
-_Share = tuple[bytes, int, ManifestEntry | None]
+_Share = tuple[Long, int, ManifestEntry | None]
 """One server's share of an upload and of its samples, and what SP's manifest says of it."""
 
 
@@ -74,12 +76,15 @@ class ShareWork(Work[Stored | Sown, Findings]):
     place: RoundPlace
     coins: bytes = b""
     adds: bool = True
+    onto: ShareSums | None = field(
+        default=None, repr=False
+    )  # what is added up goes on from there, where it is done here
 
     def weight(self) -> int:
         return len(self.rows) * self.shape.share_bytes
 
     def run(self, read: Read) -> Findings:
-        found = Findings(ShareSums(self.shape))
+        found = Findings(self.onto or ShareSums(self.shape))
         if self.coins:
             found.lanes = LaneMaker(self.shape, self.coins).lanes(self._shares(found, read), len(self.rows))
         else:
@@ -87,7 +92,7 @@ class ShareWork(Work[Stored | Sown, Findings]):
                 pass
         return found
 
-    def _shares(self, found: Findings, read: Read) -> Iterator[bytes]:
+    def _shares(self, found: Findings, read: Read) -> Iterator[Long]:
         """One after the other: one is in memory at a time."""
         for source in self.rows:
             shares, samples, entry = source.take(self.shape, self.place, read)
@@ -99,8 +104,11 @@ class ShareWork(Work[Stored | Sown, Findings]):
                 found.entries[source.who] = entry
             yield shares
 
+    def part(self, rows: slice) -> Self:
+        return replace(self, rows=self.rows[rows], onto=None)
+
     def merged(self, found: Iterable[Findings]) -> Findings:
-        whole = Findings(ShareSums(self.shape))
+        whole = Findings(self.onto or ShareSums(self.shape))
         done = 0
         if self.coins:
             whole.lanes = np.empty((len(self.rows), self.shape.widths.lanes), dtype=np.uint64)
