@@ -5,11 +5,12 @@ import { h } from "../../web/common/dom.js";
 import { duration } from "../../web/common/format.js";
 import { ask, button, notice } from "../../web/common/parts.js";
 import { t } from "../../web/common/text.js";
-import { aboutFields, questionsOf, wordsIn } from "./answers.js";
+import { aboutFields, questionsOf } from "./answers.js";
 import { explain } from "./messages.js";
 import { fill, ring } from "./ring.js";
 import { askForMotion, OPEN, Recorder, slowNames, TRIMMED } from "./sensors.js";
 import { Signals } from "./signals.js";
+import { textsOf, theirWord } from "./theirs.js";
 import { Trace } from "./trace.js";
 
 /** @typedef {import("./types.js").DefinitionBody} DefinitionBody */
@@ -30,7 +31,7 @@ export class RecordingSession {
   constructor(definition, keep) {
     this.definition = definition;
     this.keep = keep;
-    this.word = wordsIn(definition);
+    this.texts = textsOf(definition);
     /** @type {import("./sensors.js").Slow[]} */
     this.slow = [];
     /** @type {Set<string>} Slow sensors whose use was explained. */
@@ -97,7 +98,7 @@ export class RecordingSession {
 
   /** @param {string | null} label */
   heading(label) {
-    return h("h2", { id: "stage-title", tabindex: -1 }, label === null ? t("record.anything") : this.word(label));
+    return h("h2", { id: "stage-title", tabindex: -1 }, label === null ? t("record.anything") : theirWord(this.texts, label));
   }
 
   /** @param {string | null} label @param {number} seconds @param {number} further Activities after this one. */
@@ -128,7 +129,7 @@ export class RecordingSession {
     this.trace = new Trace();
     this.number = h("p.big", null, "0");
     this.circle = ring(0, this.number);
-    this.spoken = h("p.for-readers", { role: "status" }, t("record.recording", { activity: label === null ? "" : this.word(label) }));
+    this.spoken = h("p.for-readers", { role: "status" }, t("record.recording", { activity: label === null ? "" : this.texts.word(label) }));
     recorder.begin();
     this.collecting = true;
     this.signals?.give("begin");
