@@ -543,7 +543,7 @@ export default {
     sendWithout: "¿Enviar sin {activities}?",
     sentOnce: "Cada ronda se envía una vez. Todavía puede grabar más, para las rondas que siguen.",
     sentStays: "Las rondas que ya envió se quedan como están.",
-    short: "Demasiado corta para probar el modelo con ella.",
+    short: "Demasiado corta para probar el modelo.",
     shortQuestion: "Una pregunta corta",
     start: { one: "Empezar", many: "Empezar: {count} de actividades", other: "Empezar: {count} actividades" },
     startNow: "Empezar ahora",

@@ -543,7 +543,7 @@ export default {
     sendWithout: "Envoyer sans {activities} ?",
     sentOnce: "Chaque tour est envoyé une fois. Vous pouvez encore enregistrer, pour les tours qui suivent.",
     sentStays: "Les tours déjà envoyés restent comme ils sont.",
-    short: "Trop court pour tester le modèle avec.",
+    short: "Trop court pour tester le modèle.",
     shortQuestion: "Une courte question",
     start: { one: "Démarrer", many: "Démarrer : {count} d’activités", other: "Démarrer : {count} activités" },
     startNow: "Démarrer maintenant",

@@ -155,8 +155,8 @@ class RecordPage {
     return h("li", null, h("span.grow", null, h("strong", null, one.label ? theirWord(this.texts, one.label) : values.activity), ` ${values.seconds}`, ...answers, h("br"),
       h("span.soft", null, one.at === null ? t("record.fromFile") : formatTime(one.at)),
       one.seconds < this.least && h("span.warn", null, ` ${t("record.short")}`)),
-    button(t("record.change"), () => this.change(one), { small: true, label: t("record.changeOf", values) }),
-    button(t("record.delete"), () => this.remove(one), { kind: "danger", small: true, label: t("record.deleteOf", values) }));
+    h("span.row", null, button(t("record.change"), () => this.change(one), { small: true, label: t("record.changeOf", values) }),
+      button(t("record.delete"), () => this.remove(one), { kind: "danger", small: true, label: t("record.deleteOf", values) })));
   }
 
   /** @param {RecordingView} one */
