@@ -98,7 +98,7 @@ worker.addEventListener("install", (event) => event.waitUntil(fetchAll()));
 worker.addEventListener("activate", (event) => event.waitUntil(takeOver()));
 /** The page asks which version is served, or its owner accepts this worker's. */
 worker.addEventListener("message", (event) => event.waitUntil((async () => {
-  if (event.data === "use it") {
+  if (event.data === "accept") {
     await accept();
     await (worker.registration.waiting ? worker.skipWaiting() : forgetOthers());
   }

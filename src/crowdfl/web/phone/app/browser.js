@@ -95,7 +95,7 @@ export async function versions() {
   return worker ? asked(worker, "which") : null;
 }
 
-/** @param {ServiceWorker} worker @param {"which" | "use it"} message @returns {Promise<Versions>} */
+/** @param {ServiceWorker} worker @param {"which" | "accept"} message @returns {Promise<Versions>} */
 function asked(worker, message) {
   const { port1, port2 } = new MessageChannel();
   const answer = new Promise((resolve) => { port1.onmessage = ({ data }) => resolve(data); });
@@ -123,7 +123,7 @@ function show(worker, place) {
   box.append(button(t("browser.useIt"), async () => {
     navigator.serviceWorker.addEventListener("controllerchange", () => location.reload(), { once: true }); // by one that has waited
     const already = worker.state === "activated";
-    await asked(worker, "use it");
+    await asked(worker, "accept");
     if (already) location.reload();
   }));
   place.replaceChildren(box);
