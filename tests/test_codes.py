@@ -14,7 +14,7 @@ from crowdfl.roles.participant.evidence import CspWord, SpWord
 from crowdfl.roles.records import EndedBy, Tombstone
 
 PACKAGE = Path(crowdfl.__file__).parent
-CATALOGUES = {code: PACKAGE / "web" / "common" / "text" / f"{code}.js" for code in ("en", "de", "zh")}
+CATALOGUES = {path.stem: path for path in sorted((PACKAGE / "web" / "common" / "text").glob("*.js"))}
 SOURCES = [
     path
     for path in sorted([*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.js")])

@@ -9,10 +9,11 @@ from fastapi import FastAPI, Response
 
 from crowdfl.services.server import running
 from crowdfl.settings import KgcSettings
-from crowdfl.web.pages import Asset, add_static, load_assets, phone_assets
+from crowdfl.web.pages import Asset, add_static, load_assets, page_version, phone_assets
 from tests.cli.program import call, refused
 from tests.web.sites import opened_sp, sp_settings
 
+VERSION = {"version": page_version(phone_assets())}
 FILES = {
     f"{place[1:]}/{name}": asset.digest for place, found in phone_assets().items() for name, asset in found.items()
 }
@@ -56,9 +57,10 @@ def test_nothing_is_exported_over_what_is_there(tmp_path):
 
 
 def test_digests_are_those_of_the_files():
+    """Before them the version that a phone shows."""
     lines = call("phone", "digest").out.splitlines()
-    assert {line.split("  ")[1]: line.split("  ")[0] for line in lines} == FILES
-    assert json.loads(call("phone", "digest", "--json").out) == FILES
+    assert {line.split("  ")[1]: line.split("  ")[0] for line in lines} == FILES | VERSION
+    assert json.loads(call("phone", "digest", "--json").out) == FILES | VERSION
 
 
 def test_an_sp_with_this_page_is_found_to_have_it(tmp_path):
@@ -67,6 +69,22 @@ def test_an_sp_with_this_page_is_found_to_have_it(tmp_path):
         for address in (url, f"{url}/join/"):
             told = call("phone", "digest", address)
             assert (told.code, told.out.split(" files")[0]) == (0, f"{len(FILES) + 1} of {len(FILES) + 1}")
+            assert VERSION["version"] == told.out.strip()[-19:].replace(" ", "")
+
+
+def test_an_sp_is_compared_with_another_release(tmp_path):
+    """By what the command printed there; a file that says something else is refused."""
+    release = tmp_path / "release.txt"
+    release.write_text(call("phone", "digest").out.replace(FILES["join/phone.css"], "0" * 64))
+    settings = sp_settings(tmp_path)
+    with opened_sp(settings) as app, running(app, settings) as url, structlog.testing.capture_logs():
+        told = call("phone", "digest", url, "--release", release)
+    assert (told.code, told.out.splitlines()[0]) == (1, "DIFFERS  join/phone.css")
+    assert f"are those of {release}; a phone shows them as" in told.out
+    for text in ("", "x" * 64 + "  join/phone.css", call("phone", "digest", "--json").out):
+        release.write_text(text)
+        refused(call("phone", "digest", "https://sp.example", "--release", release), "SettingsError", "phone digest")
+    refused(call("phone", "digest", "--release", tmp_path / "none"), "SettingsError", "cannot be read")
 
 
 def test_an_altered_and_a_missing_file_are_named(tmp_path):

@@ -79,7 +79,7 @@ def change(page, **changes):
 @pytest.mark.parametrize("name", STATES)
 def test_a_view_is_usable_by_all_at_360_pixels_in_every_language(show, shoot, name):
     """No sideways scrolling, nothing that axe-core calls serious in light or dark, nothing blocked, nobody else asked, nothing
-    that moves once it is shown; and nothing is cut from right to left."""
+    that moves once it is shown; from right to left too."""
     page = shown(show, name, **({"device_scale_factor": 1} if name in LONG else {}))
     for code in browsers.LANGUAGES:
         browsers.in_language(page, code)
@@ -88,11 +88,9 @@ def test_a_view_is_usable_by_all_at_360_pixels_in_every_language(show, shoot, na
         assert page.evaluate(SHIFTED) < 0.1
         for scheme in ("dark", "light"):
             page.emulate_media(color_scheme=scheme)
-            if code == "en":
+            if code in ("en", "ar"):
                 browsers.assert_usable_by_all(page)
             shrink(shoot(page, f"phone-{name}-{code}-{scheme}", scheme))
-    page.evaluate("document.documentElement.dir = 'rtl'")
-    assert browsers.sideways(page) == 0
     assert page.complaints == []
     assert {urlsplit(url).netloc for url in page.requests} == {urlsplit(page.url).netloc}
 
@@ -142,7 +140,7 @@ FACTS = (
     "With fewer than 6 contributions by then, it stays open once more as long.",
     "The platform (SP) and the second server (CSP) together Everything",
     "The key centre (KGC) deals the keys",
-    "36.00 EUR for each round",
+    "€36.00 for each round",
     "About €15.00",
     "The last day of rounds is 18 Nov 2054",
     "once it has been counted, until 2 Dec 2054",
@@ -172,7 +170,7 @@ def test_an_invitation_says_everything_before_one_joins(show):
 def test_an_invitation_fits_one_screen_in_every_language(show):
     """Join is in reach of a thumb: at the lower edge, whatever is open above it; of a task with noise too."""
     noisy = campaign(definition=phone_states.definition(phone_states.NOISE), noise=phone_states.CHARGED)
-    for locale in ("en", "de", "zh"):
+    for locale in browsers.LANGUAGES:
         page = show([noisy], f"#/about/{TASK}", locale=locale)
         join = page.locator(".joining button.main")
         page.locator("#more > summary").wait_for()

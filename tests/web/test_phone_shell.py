@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 
 from crowdfl.services.server import running
 from crowdfl.settings import KgcSettings
-from crowdfl.web.pages import Asset, add_static, page_assets, phone_assets, phone_headers, with_list
+from crowdfl.web.pages import Asset, add_static, page_assets, page_version, phone_assets, phone_headers, with_list
 from tests.web import browsers
 
 WORKER = "service-worker.js"
@@ -88,7 +88,7 @@ def change(files, name, old, new):
 
 def caches(page):
     script = """async () => { const found = {};
-      for (const name of await caches.keys()) {
+      for (const name of (await caches.keys()).filter(one => one.startsWith("crowdfl page "))) {
         const kept = await (await caches.open(name)).keys();
         found[name] = kept.map(({ url }) => new URL(url).pathname);
       }
@@ -142,6 +142,49 @@ def test_a_new_version_is_offered_and_then_replaces_the_old_one_whole(phone_cont
     assert "<!-- new -->" in page.content()
     until_kept(page)
     assert before not in caches(page)
+
+
+VERSIONS = """() => new Promise((done) => {
+  const { port1, port2 } = new MessageChannel();
+  port1.onmessage = ({ data }) => done([data.running, data.newest]);
+  navigator.serviceWorker.controller.postMessage("which", [port2]); })"""
+
+
+def test_a_version_that_nobody_has_accepted_is_not_opened_when_the_last_tab_was_closed(phone_context, site):
+    """The browser starts the new worker then: it serves the version that its owner has, and says both."""
+    address, files = site
+    page = phone_context.new_page()
+    page.goto(address)
+    until_kept(page)
+    page.evaluate("navigator.serviceWorker.ready")
+    change(files, "index.html", b"<title>CrowdFL</title>", b"<title>CrowdFL</title><!-- new -->")
+    files["/join"][WORKER] = page_assets("phone", "/join")["/join"][WORKER]
+    files["/join"][WORKER] = with_list(files)["/join"][WORKER]
+    page.reload()
+    until_kept(page, 2)
+    beside = phone_context.new_page()
+    beside.goto(f"{address.removesuffix('join/')}web/common/style.css")  # no page of the worker's
+    page.close()
+    browsers.until(beside, "async () => !(await navigator.serviceWorker.getRegistration('/join/')).waiting")
+    page = phone_context.new_page()
+    for _ in range(2):
+        page.goto(f"{address}#/device")
+        expect(page.get_by_text("A new version of this page is here.")).to_be_visible()
+        assert "<!-- new -->" not in page.content()
+        assert page.evaluate(VERSIONS) == [page_version(phone_assets()), page_version(files)]
+    expect(page.locator(".facts code").nth(0)).to_have_text(grouped(page_version(phone_assets())))
+    expect(page.locator(".facts code").nth(1)).to_have_text(grouped(page_version(files)))
+    assert len(caches(page)) == 2
+    with page.expect_navigation():
+        page.get_by_role("button", name="Use it").click()
+    browsers.until(page, "document.documentElement.outerHTML.includes('<!-- new -->')")
+    expect(page.locator(".facts code")).to_have_text([grouped(page_version(files))])
+    until_kept(page)
+    assert page.evaluate(VERSIONS) == [page_version(files)] * 2
+
+
+def grouped(version):
+    return " ".join(re.findall("....", version))
 
 
 def test_a_file_that_is_not_the_listed_one_is_not_kept(phone_context, site):

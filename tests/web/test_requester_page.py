@@ -195,8 +195,13 @@ def test_a_wizard_speaks_in_days_and_shows_the_phones_own_page_in_each_language(
     page.get_by_label("Purpose").fill(SCRIPT)
     phone = page.frame_locator("iframe.phone")
     expect(phone.locator("main")).to_contain_text(SCRIPT)
-    page.get_by_label("As people see it").select_option("de")
-    expect(phone.locator("html")).to_have_attribute("lang", "de")
+    for code in browsers.LANGUAGES:
+        page.get_by_label("As people see it").select_option(code)
+        expect(phone.locator("html")).to_have_attribute("lang", code)
+        expect(phone.locator("html")).to_have_attribute("dir", "rtl" if code == "ar" else "ltr")
+    expect(phone.get_by_role("button", name="انضم")).to_be_visible()
+    offered = page.get_by_label("Language", exact=True).locator("option")
+    assert [one.get_attribute("value") for one in offered.all()] == list(browsers.CONSOLES)
     page.get_by_role("button", name="Pay", exact=True).click()
     page.locator("section:visible summary").click()
     page.get_by_label("Time to claim rewards").fill("2")
@@ -217,7 +222,7 @@ def test_a_wizard_speaks_in_days_and_shows_the_phones_own_page_in_each_language(
 
 def shoot_steps(page: Page, shoot: Any) -> None:
     """Of the wizard, with everything open."""
-    for code in browsers.LANGUAGES:
+    for code in browsers.CONSOLES:
         browsers.in_language(page, code)
         expect(page.locator(".answer .headline.good")).to_be_visible()
         page.locator("form details").evaluate_all("all => all.forEach(one => { one.open = true; })")

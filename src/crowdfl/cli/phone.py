@@ -1,6 +1,7 @@
 """`crowdfl phone`: the page for phones as files to host elsewhere, and as digests to compare with what an SP serves."""
 
 import hashlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True)
 _HEADERS = "headers.txt"
+_VERSION = "version"  # beside the files' names
+_LINE = re.compile(r"(?P<digest>[0-9a-f]{16}|[0-9a-f]{64})  (?P<file>[\w./-]{1,200})")
 _LONGEST = 16 * 2**20  # bytes of a file that are read from an SP
 _SECONDS = 30.0
 
@@ -50,17 +53,24 @@ def digest(
         str | None, typer.Argument(help="An SP, or another host of the page: compare what it serves.")
     ] = None,
     ca: Annotated[Path | None, typer.Option(help="Whom to trust about it; if not given, the system's.")] = None,
+    release: Annotated[
+        Path | None, typer.Option(help="What this command has printed for a release, in place of this version's files.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Print the SHA-256 of each file of the page; with a URL, compare it with what is served there."""
-    own = {place: asset.digest for place, asset in _files()}
+    """Print the page's version, as phones show it, and each file's SHA-256; with a URL, compare them with what is there."""
+    own = _own() if release is None else _read(release)
     if url is None:
         show(own, *(f"{value}  {place}" for place, value in own.items()), as_json=as_json)
         return
+    version = own.pop(_VERSION)
     rows = list(_compared(own, _base(url), ca))
     others = [row for row in rows if row["verdict"] != "same"]
     told = [f"{row['verdict']:8} {row['file']}" for row in others]
-    told.append(f"{len(rows) - len(others)} of {len(rows)} files are those of this version of crowdfl")
+    whose = "this version of crowdfl" if release is None else str(release)
+    told.append(
+        f"{len(rows) - len(others)} of {len(rows)} files are those of {whose}; a phone shows them as {_grouped(version)}"
+    )
     show(rows, *told, as_json=as_json)
     if others:
         raise typer.Exit(1)
@@ -73,6 +83,29 @@ def _files() -> "Iterator[tuple[str, Asset]]":
     for place, assets in sorted(phone_assets().items()):
         for name, asset in sorted(assets.items()):
             yield f"{place.removeprefix('/')}/{name}", asset
+
+
+def _own() -> dict[str, str]:
+    from crowdfl.web.pages import page_version, phone_assets
+
+    return {_VERSION: page_version(phone_assets()), **{place: asset.digest for place, asset in _files()}}
+
+
+def _read(path: Path) -> dict[str, str]:
+    """What somebody else's `crowdfl phone digest` has printed."""
+    try:
+        lines = [_LINE.fullmatch(line) for line in path.read_text().splitlines()]
+    except (OSError, UnicodeDecodeError) as wrong:
+        raise SettingsError(f"{path} cannot be read: {wrong}") from None
+    found = {line["file"]: line["digest"] for line in lines if line}
+    if not all(lines) or not {_VERSION, "join/index.html"} <= found.keys():
+        raise SettingsError(f"{path} is not what `crowdfl phone digest` prints: lines of a digest and a file")
+    return found
+
+
+def _grouped(version: str) -> str:
+    """As a phone shows it."""
+    return " ".join(version[at : at + 4] for at in range(0, len(version), 4))
 
 
 def _header_lines(connect: list[str]) -> str:

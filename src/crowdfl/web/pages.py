@@ -126,12 +126,20 @@ def with_bundles(places: Mapping[str, Assets]) -> dict[str, Assets]:
 def with_list(places: Mapping[str, Assets]) -> dict[str, Assets]:
     """The same files; the phone's service worker lists all others with their hashes."""
     own = places[_PHONE]
+    worker = own[_WORKER].body.decode().replace('["", []]', json.dumps([page_version(places), _hashes(places)]), 1)
+    return {**places, _PHONE: {**own, _WORKER: Asset(worker.encode(), own[_WORKER].media_type)}}
+
+
+def page_version(places: Mapping[str, Assets]) -> str:
+    """A digest of all files that a phone keeps, which it shows to its owner."""
+    return hashlib.sha256(json.dumps(_hashes(places)).encode()).hexdigest()[:16]
+
+
+def _hashes(places: Mapping[str, Assets]) -> list[list[str]]:
+    own = places[_PHONE]
     files = {"./": own[_INDEX]} | {name: asset for name, asset in own.items() if name != _WORKER}
     files |= {f"..{place}/{name}": asset for place in _SHARED for name, asset in places[place].items()}
-    hashes = [[name, _integrity(asset)] for name, asset in files.items() if _is_kept(name)]
-    version = hashlib.sha256(json.dumps(hashes).encode()).hexdigest()[:16]
-    worker = own[_WORKER].body.decode().replace('["", []]', json.dumps([version, hashes]), 1)
-    return {**places, _PHONE: {**own, _WORKER: Asset(worker.encode(), own[_WORKER].media_type)}}
+    return [[name, _integrity(asset)] for name, asset in files.items() if _is_kept(name)]
 
 
 def _is_kept(name: str) -> bool:

@@ -55,7 +55,7 @@ test("pay is told by rule, with its deadline; or that there is none", () => {
   assert.deepEqual(about.paymentWords(definition({ budget: null })), ["Nothing is paid for this campaign."]);
   assert.deepEqual(about.paymentWords(definition({ pay: "none" })), ["Nothing is paid for this campaign."]);
   const [amount, share, deadline] = about.paymentWords(definition());
-  assert.match(amount, /^36\.00 for each round, /);
+  assert.match(amount, /^€36\.00 for each round, /);
   assert.match(share, /gets the same/);
   assert.match(deadline, /once it has been counted, until 22 Jan 2027/);
   assert.match(about.paymentWords(definition({ pay: "samples" }))[2], /after the last round, until 22 Jan 2027/);

@@ -9,7 +9,7 @@ test("the page's own files and worker go, and nobody else's", async () => {
   const gone = [];
   const worker = (/** @type {string} */ scope) => ({ scope, unregister: async () => gone.push(scope) });
   const given = {
-    caches: { keys: async () => ["crowdfl page 1", "crowdfl page 2", "crowdfl words", "another"], delete: async (/** @type {string} */ name) => gone.push(name) },
+    caches: { keys: async () => ["crowdfl page 1", "crowdfl page 2", "crowdfl version", "crowdfl words", "another"], delete: async (/** @type {string} */ name) => gone.push(name) },
     navigator: { serviceWorker: { getRegistrations: async () => [worker("https://sp/join/"), worker("https://sp/console/")] } },
     localStorage: { "crowdfl language": "de", "crowdfl.campaigns": "[]", other: "1" },
     location: { href: "https://sp/join/index.html#/device" },
@@ -18,7 +18,7 @@ test("the page's own files and worker go, and nobody else's", async () => {
   Object.defineProperty(globalThis.localStorage, "removeItem", { value: (/** @type {string} */ name) => delete globalThis.localStorage[name] });
   await forgetOffline();
   assert.deepEqual(Object.keys(globalThis.localStorage), ["other"]);
-  assert.deepEqual(gone.sort(), ["crowdfl page 1", "crowdfl page 2", "crowdfl words", "https://sp/join/"]);
+  assert.deepEqual(gone.sort(), ["crowdfl page 1", "crowdfl page 2", "crowdfl version", "crowdfl words", "https://sp/join/"]);
 });
 
 test("an app's own browser is recognised, and the way out of it takes the invitation along", () => {

@@ -3,12 +3,16 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 
+import { fingerprints } from "../../../tools/looked-at.mjs";
 import { Refusal } from "#web/common/api.js";
+import { formatTime, money } from "#web/common/format.js";
 import { readServices, said, translated } from "#web/common/said.js";
-import { bestLanguage, directionOf, endingWords, isSaid, LANGUAGES, listOf, readAs, readersLanguages, speak, t, withNodes } from "#web/common/text.js";
+import { bestLanguage, CONSOLES, directionOf, endingWords, firstOf, isSaid, LANGUAGES, learntRows, listOf, listParts, readAs, readersLanguages, speak, t, withNodes } from "#web/common/text.js";
 
 const WEB = new URL("../../../src/crowdfl/web/", import.meta.url);
 const PAGES = ["phone", "tasks", "console", "requester"];
+/** What a folder's catalogues are written in. @param {string} folder */
+const languagesOf = (folder) => (["console", "requester"].includes(folder) ? CONSOLES : Object.keys(LANGUAGES));
 /** What looks like a sentence and is none: fonts, conditions, names of languages. */
 const NO_SENTENCES = ["day at ", "13px system-ui, sans-serif", "(prefers-color-scheme: dark)", ...Object.values(LANGUAGES), "crowdfl language"];
 
@@ -29,7 +33,8 @@ const placesOf = (text) => [...new Set(JSON.stringify(text).match(/\{\w+\}/g) ??
 for (const folder of ["common", ...PAGES]) {
   test(`${folder}: every language says the same things, with the same places`, async () => {
     const english = flat(await catalogue(folder, "en"));
-    for (const code of Object.keys(LANGUAGES)) {
+    assert.deepEqual(readdirSync(new URL(`${folder}/text`, WEB)).sort(), languagesOf(folder).map((code) => `${code}.js`).sort());
+    for (const code of languagesOf(folder)) {
       const own = flat(await catalogue(folder, code));
       assert.deepEqual([...own.keys()].sort(), [...english.keys()].sort(), code);
       for (const [key, text] of own) {
@@ -44,6 +49,29 @@ for (const folder of ["common", ...PAGES]) {
     }
   });
 }
+
+test("a sentence that has changed in English is looked at in every language", async () => {
+  const looked = JSON.parse(readFileSync(new URL("./looked-at.json", import.meta.url), "utf8"));
+  const now = await fingerprints();
+  const stale = Object.keys({ ...looked, ...now }).filter((key) => looked[key] !== now[key]);
+  assert.deepEqual(stale, [], "change these in every language where they must, then `node --import ./tools/resolve.mjs tools/looked-at.mjs`");
+});
+
+test("who learns what is said to every reader, row by row", async () => {
+  speak("en", await catalogue("common", "en"));
+  const english = ["shares", "hardened", "paper"].map((profile) => learntRows(profile, true));
+  for (const code of Object.keys(LANGUAGES).filter((one) => one !== "en")) {
+    speak(code, await catalogue("common", code));
+    for (const [place, profile] of ["shares", "hardened", "paper"].entries()) {
+      const rows = learntRows(profile, true);
+      assert.deepEqual(rows.map(({ key }) => key), english[place].map(({ key }) => key), code);
+      for (const [number, { party, learns, hidden }] of rows.entries()) {
+        const own = english[place][number];
+        assert.ok(party !== own.party && learns !== own.learns && (hidden !== own.hidden || !hidden), `${code}: ${own.key}`);
+      }
+    }
+  }
+});
 
 for (const page of PAGES) {
   test(`${page}: each key that code names is in the catalogue, and each sentence is named`, async () => {
@@ -123,8 +151,46 @@ test("a reader may be another than the browser says, and reads in a direction", 
   assert.deepEqual(["ar-EG", "he", "en", "zh-Hans"].map(directionOf), ["rtl", "rtl", "ltr", "ltr"]);
 });
 
+test("numbers, amounts and dates are as in the reader's own region", () => {
+  const plain = (/** @type {string} */ text) => text.replace(/[\u200e\u200f\u2066-\u2069]/g, "").replace(/[\u00a0\u202f]/g, " ");
+  const says = { a: { count: { one: "{count}", other: "{count}" } } };
+  const seen = (/** @type {string} */ tag, /** @type {string} */ code) => {
+    readAs([tag]);
+    speak(code, says);
+    return [t("a.count", { count: 1234.5 }), money(1_250_000_000n, "CHF"), formatTime(1_789_000_000).slice(0, 12)].map(plain);
+  };
+  assert.deepEqual(seen("es-ES", "es").slice(0, 2), ["1234,5", "1250,00 CHF"]);
+  assert.deepEqual(seen("es-MX", "es").slice(0, 2), ["1,234.5", "CHF 1,250.00"]);
+  assert.deepEqual(seen("fr", "fr").slice(0, 2), ["1 234,5", "1 250,00 CHF"]);
+  assert.deepEqual(seen("ar-EG", "ar").slice(0, 2), ["١٬٢٣٤٫٥", "١٬٢٥٠٫٠٠ CHF"]);
+  assert.deepEqual(seen("ar-MA", "ar").slice(0, 2), ["1.234,5", "1.250,00 CHF"]);
+  assert.equal(seen("en-US", "en")[0], "1,234.5");
+  assert.match(seen("en-US", "en")[2], /^1\d Sept? 2026/);
+  assert.equal(seen("not a tag!", "ar")[0], seen("ar", "ar")[0]);
+  readAs(null);
+  speak("en");
+});
+
+test("words that run the other way keep their own direction", () => {
+  speak("ar", { a: { of: "من {place}" } });
+  assert.equal(t("a.of", { place: "sp.example:7102" }), "من \u2068sp.example:7102\u2069");
+  assert.equal(t("a.of", { place: "" }), "من ");
+  speak("en", { a: { of: "of {place}" } });
+  assert.equal(t("a.of", { place: "sp.example:7102" }), "of sp.example:7102");
+  assert.equal(t("a.of", { place: "مشي" }), "of \u2068مشي\u2069");
+  assert.equal(listOf(["مشي", "sitting"]), "\u2068مشي\u2069 and sitting");
+  assert.deepEqual(listParts(["a", "b"]).map(({ value }) => value), ["a", " and ", "b"]);
+});
+
+test("a reader gets the first language that something is written in", () => {
+  for (const [wanted, known, found] of /** @type {const} */ ([
+    [["fa-IR", "en"], ["en", "fa"], "fa"], [["zh-CN"], ["zh-Hans"], "zh-Hans"], [["fr-CH", "de"], ["de", "it"], "de"], [["ar-MA"], ["en", "ar"], "ar"], [["tlh"], ["en"], undefined],
+  ])) assert.equal(firstOf(wanted, known), found);
+});
+
 test("the reader's first language that is spoken is chosen", () => {
-  assert.equal(bestLanguage(["fr-CH", "de-CH", "en"]), "de");
+  assert.equal(bestLanguage(["it-CH", "de-CH", "en"]), "de");
+  assert.deepEqual([bestLanguage(["fr-CA"]), bestLanguage(["es-419"]), bestLanguage(["ar-MA", "fr"])], ["fr", "es", "ar"]);
   assert.equal(bestLanguage(["zh-Hant-TW"]), "zh");
   assert.equal(bestLanguage(["", "tlh"]), "en");
   assert.equal(bestLanguage(["constructor"]), "en");

@@ -1,5 +1,5 @@
 // Elements without markup in strings: what anyone has typed is text, never HTML.
-import { t } from "./text.js";
+import { digits, t } from "./text.js";
 
 /**
  * @param {string} tag A tag, with classes after dots: `p.soft`.
@@ -21,7 +21,7 @@ export function h(tag, properties, ...children) {
   }
   for (const child of children.flat()) {
     if (child !== null && child !== undefined && child !== false) {
-      element.append(child instanceof Node ? child : String(child));
+      element.append(child instanceof Node ? child : typeof child === "number" ? digits(child) : child);
     }
   }
   return element;

@@ -1,5 +1,5 @@
 // Numbers as people read them, in their language. Nothing here computes: amounts stay integers.
-import { language } from "./text.js";
+import { locale } from "./text.js";
 
 const MILLION = 1_000_000n;
 const CENT = 10_000n; // millionths
@@ -24,6 +24,10 @@ export function money(millionths, currency) {
   return `${amount < 0n ? "-" : ""}${size / MILLION}.${decimals}`;
 }
 
+/** With every decimal, as somebody has signed it: 0.005 is no nothing. @param {bigint} millionths @param {string} currency */
+export const moneyExactly = (millionths, currency) =>
+  new Intl.NumberFormat(local(), { style: "currency", currency, maximumFractionDigits: 6 }).format(Number(millionths) / Number(MILLION));
+
 /** From so much to so much. @param {bigint} low @param {bigint} high @param {string} currency */
 export function moneyRange(low, high, currency) {
   const [from, to] = [inCents(low), inCents(high)];
@@ -31,22 +35,21 @@ export function moneyRange(low, high, currency) {
 }
 
 /** @param {string} currency */
-const moneyFormat = (currency) => new Intl.NumberFormat(locale(), { style: "currency", currency });
+const moneyFormat = (currency) => new Intl.NumberFormat(local(), { style: "currency", currency });
 
 /** @param {bigint} millionths */
 const inCents = (millionths) => Number(millionths / CENT) / 100;
 
-/** @type {Record<string, string>} English with the day before the month. */
-const LOCALES = { en: "en-GB" };
-const locale = () => LOCALES[language()] ?? language();
+/** English with the day before the month. */
+const local = () => (locale() === "en" ? "en-GB" : locale());
 
 /** @type {Map<string, Intl.DateTimeFormat>} Making one is slow. */
 const MOMENTS = new Map();
 
 /** @param {"short" | "medium"} timeStyle In the reader's own time zone. */
 function momentFormat(timeStyle) {
-  const name = `${locale()} ${timeStyle}`;
-  const made = MOMENTS.get(name) ?? new Intl.DateTimeFormat(locale(), { dateStyle: "medium", timeStyle });
+  const name = `${local()} ${timeStyle}`;
+  const made = MOMENTS.get(name) ?? new Intl.DateTimeFormat(local(), { dateStyle: "medium", timeStyle });
   MOMENTS.set(name, made);
   return made;
 }
@@ -67,7 +70,7 @@ export const formatSeconds = (when) => formatTime(when, "medium");
 const UNITS = [[86_400, "day"], [3_600, "hour"], [60, "minute"], [1, "second"]];
 
 /** @param {number} count @param {string} unit @param {Intl.NumberFormatOptions} [options] */
-const withUnit = (count, unit, options) => new Intl.NumberFormat(language(), { style: "unit", unit, ...options }).format(count);
+const withUnit = (count, unit, options) => new Intl.NumberFormat(locale(), { style: "unit", unit, ...options }).format(count);
 
 /** A length of time by its two largest units: 7500 is "2 hr 5 min". @param {Maybe} seconds @returns {string} */
 export function duration(seconds) {
@@ -104,7 +107,7 @@ export function bytes(count) {
 /** A share between 0 and 1: 0.875 is "87.5%". @param {Maybe} share */
 export function percent(share) {
   if (!known(share)) return NONE;
-  return new Intl.NumberFormat(language(), { style: "percent", minimumFractionDigits: 1, maximumFractionDigits: 1 }).format(share);
+  return new Intl.NumberFormat(locale(), { style: "percent", minimumFractionDigits: 1, maximumFractionDigits: 1 }).format(share);
 }
 
 /** @param {Maybe} value @returns {value is number} */

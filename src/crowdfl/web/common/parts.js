@@ -1,7 +1,7 @@
 // Pieces that the pages share: buttons, notices, questions, and parts that are drawn again.
 import { h } from "./dom.js";
 import { formatTime, money } from "./format.js";
-import { chooseLanguage, isSaid, language, LANGUAGES, listOf, t } from "./text.js";
+import { chooseLanguage, isSaid, language, LANGUAGES, listOf, spokenHere, t } from "./text.js";
 
 /** @typedef {Node | string | number | null | undefined | false} Child */
 /** @typedef {{ kind?: "main" | "danger" | "", label?: string, id?: string, small?: boolean, type?: "button" | "submit" }} ButtonOptions */
@@ -187,7 +187,7 @@ export function showBar(place, name, links, ...more) {
 
 /** The page in another language: it is loaded again. */
 export function languageChoice() {
-  const options = Object.entries(LANGUAGES).map(([code, name]) => h("option", { value: code, lang: code, selected: code === language() }, name));
+  const options = spokenHere().map((code) => h("option", { value: code, lang: code, selected: code === language() }, LANGUAGES[code]));
   const choose = (/** @type {Event} */ event) => chooseLanguage(/** @type {HTMLSelectElement} */ (event.target).value);
   return h("select.language", { "aria-label": t("common.language"), onchange: choose }, ...options);
 }

@@ -3,7 +3,7 @@
 
 import uPlot from "../vendor/uplot.js";
 import { h, table } from "./dom.js";
-import { language, t } from "./text.js";
+import { locale, t } from "./text.js";
 
 /** @typedef {{ name: string, values: readonly (number | null)[] }} Series null: nothing was measured there. */
 /**
@@ -17,7 +17,7 @@ import { language, t } from "./text.js";
 
 const COLOURS = ["--brand", "--warn", "--good", "--bad", "--soft"];
 const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3], [4, 8]]; // lines that differ without colour too: as in plot.css
-const plain = (/** @type {number} */ value) => new Intl.NumberFormat(language(), { maximumSignificantDigits: 6 }).format(value);
+const plain = (/** @type {number} */ value) => new Intl.NumberFormat(locale(), { maximumSignificantDigits: 6 }).format(value);
 const FONT = "13px system-ui, sans-serif";
 const STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 100_000, 1_000_000];
 

@@ -1,7 +1,7 @@
 // What services say in English, in their reader's language: consoles look each sentence up by its English words, with {} for values.
 //
 // A catalogue `said/LANGUAGE.js` has pairs of texts; {1} is the first value. A value may be such a sentence itself.
-import { isSaid, language, t } from "./text.js";
+import { isSaid, language, locale, t } from "./text.js";
 
 /** @type {{ pattern: RegExp, words: string }[]} The longest first: it says most exactly what is meant. */
 let sentences = [];
@@ -48,5 +48,5 @@ function numberOf(text) {
   const value = Number(number?.replaceAll(",", ""));
   if (!Number.isSafeInteger(Math.round(value))) return text;
   const digits = { minimumFractionDigits: decimals.length, maximumFractionDigits: decimals.length };
-  return new Intl.NumberFormat(language(), digits).format(value) + unit;
+  return new Intl.NumberFormat(locale(), digits).format(value) + unit;
 }

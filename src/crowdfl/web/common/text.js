@@ -7,11 +7,17 @@
 /** @typedef {Record<string, Record<string, Sentence>>} Catalogue */
 
 /** Each language by its own name. @type {Readonly<Record<string, string>>} */
-export const LANGUAGES = { en: "English", de: "Deutsch", zh: "中文" };
+export const LANGUAGES = { en: "English", de: "Deutsch", zh: "中文", fr: "Français", es: "Español", ar: "العربية" };
+/** Those that consoles speak too. */
+export const CONSOLES = ["en", "de", "zh"];
 const RIGHT_TO_LEFT = ["ar", "fa", "he", "ur"];
 const KEPT = "crowdfl language"; // in localStorage: the reader's own choice
 
 let spoken = "en";
+let offered = Object.keys(LANGUAGES);
+/** For Intl. */
+let numbers = "en";
+let figures = new Intl.NumberFormat(numbers);
 /** @type {readonly string[] | null} What its reader reads, where a page is told; else the browser says it. */
 let read = null;
 /** @type {Catalogue} */
@@ -19,6 +25,15 @@ let sentences = {};
 
 /** The language that the page speaks now. */
 export const language = () => spoken;
+
+/** The languages that the page can speak. */
+export const spokenHere = () => offered;
+
+/** A number by itself, in the reader's digits; no place is parted from the next. @param {number} value */
+export const digits = (value) => figures.format(value);
+
+/** For Intl: by the reader's region, too. 1.020,50 in Spain is 1,020.50 in Mexico, and Arabic has two kinds of digits. */
+export const locale = () => numbers;
 
 /** BCP 47 tags, the best first: the reader's own choice, what the browser says, and what the page speaks. @returns {readonly string[]} */
 export const readersLanguages = () => read ?? [kept() ?? "", ...globalThis.navigator?.languages ?? [], spoken].filter(Boolean);
@@ -31,23 +46,53 @@ export function readAs(languages) {
 /** Which way a language is written. @param {string} tag */
 export const directionOf = (tag) => (RIGHT_TO_LEFT.includes(tag.toLowerCase().split("-")[0]) ? "rtl" : "ltr");
 
-/** The first of the reader's languages that the pages speak. @param {readonly string[]} wanted BCP 47 tags. */
+/** For an element that holds words of this language. @param {string} tag */
+export const written = (tag) => ({ lang: tag, dir: directionOf(tag) });
+
+/** The first of the reader's languages that the page speaks. @param {readonly string[]} wanted BCP 47 tags. */
 export function bestLanguage(wanted) {
-  const known = wanted.map((tag) => tag.toLowerCase().split("-")[0]).find((tag) => Object.hasOwn(LANGUAGES, tag));
+  const known = wanted.map((tag) => tag.toLowerCase().split("-")[0]).find((tag) => offered.includes(tag));
   return known ?? "en";
+}
+
+/** Which of the languages that somebody has written in is for this reader, if any. @param {readonly string[]} wanted The best first. @param {readonly string[]} known */
+export const firstOf = (wanted, known) => wanted.flatMap(formsOf).find((form) => known.includes(form));
+
+/** A language as somebody may name it: de-AT as itself and as de, zh-CN as zh-Hans too. @param {string} tag */
+function formsOf(tag) {
+  try {
+    const { language: short, script, region } = new Intl.Locale(tag).maximize();
+    return [tag, `${short}-${script}-${region}`, `${short}-${region}`, `${short}-${script}`, short];
+  } catch {
+    return []; // no language at all
+  }
+}
+
+const REGIONAL = ["de", "fr", "es", "ar"]; // the pages' Chinese is simplified everywhere
+
+/** @param {string} code */
+function localeOf(code) {
+  const own = readersLanguages().find((tag) => tag.toLowerCase().startsWith(`${code}-`) && formsOf(tag).length);
+  return own && REGIONAL.includes(code) ? own : code;
 }
 
 /** Make the page speak; nothing may be said before. @param {string} code @param {...Catalogue} catalogues */
 export function speak(code, ...catalogues) {
   spoken = code;
+  numbers = localeOf(code);
+  figures = new Intl.NumberFormat(numbers, { useGrouping: false, maximumFractionDigits: 20 });
   sentences = Object.assign({}, ...catalogues);
   if (!globalThis.document) return;
   document.documentElement.lang = code;
   document.documentElement.dir = directionOf(code);
 }
 
-/** Speak the reader's language. @param {(code: string) => Promise<{ default: Catalogue }>} load The page's own catalogue. */
-export async function speakReaders(load) {
+/**
+ * Speak the reader's language.
+ * @param {(code: string) => Promise<{ default: Catalogue }>} load The page's own catalogue. @param {readonly string[]} [codes] That it has.
+ */
+export async function speakReaders(load, codes = Object.keys(LANGUAGES)) {
+  offered = [...codes];
   const code = bestLanguage([kept() ?? "", ...navigator.languages]);
   const [shared, own] = await Promise.all([import(`./text/${code}.js`), load(code)]);
   speak(code, shared.default, own.default);
@@ -73,7 +118,7 @@ function kept() {
  * @param {string} key Section and name, such as `invite.join`. @param {Record<string, string | number | bigint>} [values]
  */
 export function t(key, values = {}) {
-  return sentence(key, values).replace(/\{(\w+)\}/g, (_, name) => written(values[name], key, name));
+  return sentence(key, values).replace(/\{(\w+)\}/g, (_, name) => shown(values[name], key, name));
 }
 
 /**
@@ -84,7 +129,7 @@ export function withNodes(key, values) {
   return sentence(key, values).split(/(\{\w+\})/).filter(Boolean).map((piece) => {
     const name = /^\{(\w+)\}$/.exec(piece)?.[1];
     const value = name === undefined ? piece : values[name];
-    return typeof value === "object" ? value : name === undefined ? piece : written(value, key, name);
+    return typeof value === "object" ? value : name === undefined ? piece : shown(value, key, name);
   });
 }
 
@@ -120,7 +165,15 @@ export function endingWords({ why, by, reason }, said) {
 }
 
 /** Several things, joined as one writes them. @param {readonly string[]} items @param {Intl.ListFormatType} [type] */
-export const listOf = (items, type = "conjunction") => new Intl.ListFormat(spoken, { type }).format(items);
+export const listOf = (items, type = "conjunction") => new Intl.ListFormat(spoken, { type }).format(items.map(apart));
+
+/** The same for elements: each piece is an item, or what stands between two. @param {readonly string[]} items */
+export const listParts = (items) => new Intl.ListFormat(spoken, { type: "conjunction" }).formatToParts(items);
+
+const TO_THE_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]/;
+
+/** What may run the other way than the words around it keeps its own direction, as in a <bdi>. @param {string} text */
+export const apart = (text) => (text && (directionOf(spoken) === "rtl" || TO_THE_LEFT.test(text)) ? `\u2068${text}\u2069` : text);
 
 /** @param {string} key @param {Record<string, unknown>} values */
 function sentence(key, values) {
@@ -132,7 +185,7 @@ function sentence(key, values) {
 }
 
 /** @param {unknown} value @param {string} key @param {string} name */
-function written(value, key, name) {
+function shown(value, key, name) {
   if (value === undefined) throw new Error(`${key} needs ${name}`);
-  return typeof value === "number" || typeof value === "bigint" ? new Intl.NumberFormat(spoken).format(value) : String(value);
+  return typeof value === "number" || typeof value === "bigint" ? new Intl.NumberFormat(numbers).format(value) : apart(String(value));
 }

@@ -4,7 +4,7 @@ import { h } from "../web/common/dom.js";
 import { formatTime } from "../web/common/format.js";
 import { button, form, labelled, languageChoice, markView, messageOf, notice, redraw, showBar } from "../web/common/parts.js";
 import { readServices } from "../web/common/said.js";
-import { speakReaders, t } from "../web/common/text.js";
+import { CONSOLES, speakReaders, t } from "../web/common/text.js";
 import { BY_PAGE, get, logOut, post, session } from "./api.js";
 import { Live } from "./live.js";
 import { Announcer } from "./messages.js";
@@ -144,4 +144,4 @@ async function start() {
   else login(t("login.for"));
 }
 
-speakReaders((code) => import(`./text/${code}.js`)).then(readServices).then(start).catch((failure) => login(messageOf(failure)));
+speakReaders((code) => import(`./text/${code}.js`), CONSOLES).then(readServices).then(start).catch((failure) => login(messageOf(failure)));

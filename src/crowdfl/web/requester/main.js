@@ -2,7 +2,7 @@
 import { h } from "../web/common/dom.js";
 import { markView, messageOf, notice, showBar } from "../web/common/parts.js";
 import { readServices } from "../web/common/said.js";
-import { speakReaders, t } from "../web/common/text.js";
+import { CONSOLES, speakReaders, t } from "../web/common/text.js";
 import { get, openSession } from "./api.js";
 import { createView } from "./create.js";
 import { sheetView } from "./invite.js";
@@ -63,7 +63,7 @@ async function show() {
 
 async function start() {
   try {
-    await speakReaders((code) => import(`./text/${code}.js`));
+    await speakReaders((code) => import(`./text/${code}.js`), CONSOLES);
     await readServices();
     await openPage();
     const { name, sp } = await get("overview");

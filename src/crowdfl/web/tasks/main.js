@@ -3,10 +3,10 @@
 import { h } from "../web/common/dom.js";
 import { money } from "../web/common/format.js";
 import { languageChoice, notice, title } from "../web/common/parts.js";
-import { language, speakReaders, t, together } from "../web/common/text.js";
+import { firstOf, readersLanguages, speakReaders, t, together, written } from "../web/common/text.js";
 
 /**
- * @typedef {{ task: string, purpose: string, purposes: Record<string, string>, who: { name: string, institution: string }, profile: string,
+ * @typedef {{ task: string, purpose: string, purposes: Record<string, string>, language: string, who: { name: string, institution: string }, profile: string,
  *   rounds: number, budget: number | null, currency: string, places_left: number, epsilon: number | null, link: string }} Row
  */
 
@@ -21,12 +21,10 @@ async function listed() {
   return found.tasks;
 }
 
-/** The requester's words in this reader's language, where it has them. @param {Row} row */
-function purposeOf({ purpose, purposes }) {
-  const known = Object.keys(purposes);
-  const wanted = [language(), ...navigator.languages].map((tag) => tag.toLowerCase());
-  const found = wanted.map((tag) => known.find((one) => one.toLowerCase() === tag || one.toLowerCase().startsWith(`${tag}-`))).find(Boolean);
-  return found === undefined ? purpose : purposes[found];
+/** The requester's words in the reader's language, where it has them. @param {Row} row */
+function heading({ purpose, purposes, language }) {
+  const found = firstOf(readersLanguages(), [language, ...Object.keys(purposes)]) ?? language;
+  return h("h2", written(found), purposes[found] ?? purpose);
 }
 
 /** @param {Row} row */
@@ -34,8 +32,8 @@ function card(row) {
   const { who, rounds, budget, currency, places_left: places, profile, task, link } = row;
   const pay = budget === null ? t("tasks.unpaid") : t("tasks.budget", { amount: money(budget, currency) });
   return h("article.card", { id: `task-${task.slice(0, 8)}` },
-    h("h2", null, purposeOf(row)),
-    h("p.soft", null, together(who.name || t("tasks.nobody"), who.institution && `(${who.institution})`)),
+    heading(row),
+    h("p.soft", { dir: "auto" }, together(who.name || t("tasks.nobody"), who.institution && `(${who.institution})`)),
     h("p", null, together(t("tasks.rounds", { count: rounds }), pay, t("tasks.places", { count: places }))),
     profile === PROFILE ? h("div.buttons", null, h("a.button.main", { href: link }, t("tasks.look"))) : h("p.soft", null, t("tasks.program", { task })));
 }

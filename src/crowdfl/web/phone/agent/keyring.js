@@ -1,5 +1,6 @@
 // A participant's keys in a browser that cannot keep them: some versions of Safari write an X25519 key, and read nothing back. Its
-// private keys are then kept wrapped, under an AES key that the browser does keep and that no code of this page can read.
+// private keys are then kept wrapped, under an AES key that the browser does keep. No code can read that key out; but whatever code this
+// page runs can unwrap with it, and so copy the private keys.
 
 import { KeysLost } from "../protocol/errors.js";
 import { newKeys } from "../protocol/keys.js";

@@ -2,8 +2,8 @@
 
 import { privacyOf } from "../protocol/accounting.js";
 import { claimsEarly, estimateOf, toMillionths } from "../protocol/amounts.js";
-import { duration, formatTime, money, moneyRange } from "../../web/common/format.js";
-import { language, listOf, t, together } from "../../web/common/text.js";
+import { duration, formatTime, money, moneyExactly, moneyRange } from "../../web/common/format.js";
+import { listOf, locale, t, together } from "../../web/common/text.js";
 import { slowNames } from "./sensors.js";
 
 /** @typedef {import("./types.js").DefinitionBody} DefinitionBody */
@@ -109,7 +109,7 @@ function fixedWords(settings) {
 export function paymentWords(definition) {
   const { settings, plan, claims_until: until } = definition;
   if (!isPaid(definition)) return [t("about.unpaid")];
-  const words = (/** @type {unknown} */ amount) => [amount, settings.currency].filter(Boolean).join(" ");
+  const words = (/** @type {any} */ amount) => moneyExactly(toMillionths(amount), settings.currency ?? "EUR");
   const unused = plan.unused_pay == null ? t("about.unusedNoPay") : t("about.unusedPay", { amount: words(plan.unused_pay) });
   return [
     ...(settings.pay === "fixed" ? [fixedWords(settings)] : [t("about.budget", { amount: words(settings.budget) }), t(`share.${settings.pay ?? "equal"}`)]), ...(plan.goal === null ? [] : [unused]),
@@ -137,7 +137,7 @@ export function privacyWords({ settings }, others) {
 }
 
 /** Never with an exponent. @param {number} value */
-export const short = (value) => new Intl.NumberFormat(language(), { maximumSignificantDigits: 3 }).format(value);
+export const short = (value) => new Intl.NumberFormat(locale(), { maximumSignificantDigits: 3 }).format(value);
 
 /** @param {DefinitionBody} definition */
 export function crowdWords(definition) {

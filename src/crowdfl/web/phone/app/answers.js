@@ -14,9 +14,6 @@ export const questionsOf = ({ training }) => training.questions ?? [];
 /** The question whose answer is what the model learns, in place of an activity that is chosen before. @param {DefinitionBody} definition */
 export const labelQuestion = (definition) => questionsOf(definition).find(({ use }) => use === "label");
 
-/** The requester's words in the reader's language. @param {DefinitionBody} definition @returns {(text: string) => string} */
-export const wordsIn = (definition) => textsOf(definition).word;
-
 /**
  * Fields for what is known about a recording; nobody must answer.
  * @param {DefinitionBody} definition @param {About} about @param {boolean} withLabel Also where no question asks for it.

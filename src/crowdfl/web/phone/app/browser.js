@@ -87,12 +87,32 @@ export async function forgetOffline() {
   for (const name of Object.keys(localStorage).filter((one) => one.startsWith("crowdfl"))) localStorage.removeItem(name);
 }
 
-/** @param {ServiceWorkerRegistration} registration @param {HTMLElement} place */
+/** @typedef {{ running: string, newest: string }} Versions What a worker serves, and its own: digests of all files. */
+
+/** What serves this page; null where nothing does, as in a private window or at the first visit. @returns {Promise<Versions | null>} */
+export async function versions() {
+  const worker = globalThis.navigator?.serviceWorker?.controller;
+  return worker ? asked(worker, "which") : null;
+}
+
+/** @param {ServiceWorker} worker @param {"which" | "accept"} message @returns {Promise<Versions>} */
+function asked(worker, message) {
+  const { port1, port2 } = new MessageChannel();
+  const answer = new Promise((resolve) => { port1.onmessage = ({ data }) => resolve(data); });
+  worker.postMessage(message, [port2]);
+  return answer;
+}
+
+/** A version that its owner has not accepted: of a worker that waits, or of the one that serves the accepted version meanwhile. @param {ServiceWorkerRegistration} registration @param {HTMLElement} place */
 function watch(registration, place) {
-  const offer = () => {
-    if (registration.waiting && navigator.serviceWorker.controller) show(registration.waiting, place);
+  const offer = async () => {
+    const { controller } = navigator.serviceWorker;
+    if (!controller) return;
+    if (registration.waiting) return show(registration.waiting, place);
+    const { running, newest } = await asked(controller, "which");
+    if (running !== newest) show(controller, place);
   };
-  offer();
+  void offer();
   registration.addEventListener("updatefound", () =>
     registration.installing?.addEventListener("statechange", offer));
 }
@@ -100,9 +120,11 @@ function watch(registration, place) {
 /** @param {ServiceWorker} worker @param {HTMLElement} place */
 function show(worker, place) {
   const box = notice("good", t("browser.newVersion"));
-  box.append(button(t("browser.useIt"), () => {
-    navigator.serviceWorker.addEventListener("controllerchange", () => location.reload(), { once: true });
-    worker.postMessage("take over");
+  box.append(button(t("browser.useIt"), async () => {
+    navigator.serviceWorker.addEventListener("controllerchange", () => location.reload(), { once: true }); // by one that has waited
+    const already = worker.state === "activated";
+    await asked(worker, "accept");
+    if (already) location.reload();
   }));
   place.replaceChildren(box);
 }

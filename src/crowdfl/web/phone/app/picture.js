@@ -56,8 +56,8 @@ export function picture(fewest) {
 
 function phone() {
   return draw("g", {},
-    box(60, 6, 200, 128, "own"), write(160, 28, t("picture.phone"), "name"),
-    wave(80, 58), write(206, 62, t("picture.recordings")),
+    box(40, 6, 240, 128, "own"), write(160, 28, t("picture.phone"), "name"),
+    wave(58, 58), write(212, 62, t("picture.recordings")),
     write(160, 90, t("picture.never")),
     write(160, 116, t("picture.training")));
 }

@@ -4,12 +4,13 @@
 import { h } from "../../web/common/dom.js";
 import { duration } from "../../web/common/format.js";
 import { ask, button, notice } from "../../web/common/parts.js";
-import { t } from "../../web/common/text.js";
-import { aboutFields, questionsOf, wordsIn } from "./answers.js";
+import { digits, t } from "../../web/common/text.js";
+import { aboutFields, questionsOf } from "./answers.js";
 import { explain } from "./messages.js";
 import { fill, ring } from "./ring.js";
 import { askForMotion, OPEN, Recorder, slowNames, TRIMMED } from "./sensors.js";
 import { Signals } from "./signals.js";
+import { textsOf, theirWord } from "./theirs.js";
 import { Trace } from "./trace.js";
 
 /** @typedef {import("./types.js").DefinitionBody} DefinitionBody */
@@ -30,7 +31,7 @@ export class RecordingSession {
   constructor(definition, keep) {
     this.definition = definition;
     this.keep = keep;
-    this.word = wordsIn(definition);
+    this.texts = textsOf(definition);
     /** @type {import("./sensors.js").Slow[]} */
     this.slow = [];
     /** @type {Set<string>} Slow sensors whose use was explained. */
@@ -97,17 +98,17 @@ export class RecordingSession {
 
   /** @param {string | null} label */
   heading(label) {
-    return h("h2", { id: "stage-title", tabindex: -1 }, label === null ? t("record.anything") : this.word(label));
+    return h("h2", { id: "stage-title", tabindex: -1 }, label === null ? t("record.anything") : theirWord(this.texts, label));
   }
 
   /** @param {string | null} label @param {number} seconds @param {number} further Activities after this one. */
   async getReady(label, seconds, further) {
     let left = seconds;
-    const number = h("p.big", null, String(left));
+    const number = h("p.big", null, left);
     const circle = ring(0, number);
     const timer = setInterval(() => {
       left -= 1;
-      number.textContent = String(Math.max(left, 0));
+      number.textContent = digits(Math.max(left, 0));
       fill(circle, 1 - left / seconds);
       if (left <= 0) this.over(true);
       else if (left <= TICKS) this.signals?.give("tick");
@@ -126,9 +127,9 @@ export class RecordingSession {
     this.target = target;
     this.saved = this.spokenAt = 0;
     this.trace = new Trace();
-    this.number = h("p.big", null, "0");
+    this.number = h("p.big", null, 0);
     this.circle = ring(0, this.number);
-    this.spoken = h("p.for-readers", { role: "status" }, t("record.recording", { activity: label === null ? "" : this.word(label) }));
+    this.spoken = h("p.for-readers", { role: "status" }, t("record.recording", { activity: label === null ? "" : this.texts.word(label) }));
     recorder.begin();
     this.collecting = true;
     this.signals?.give("begin");

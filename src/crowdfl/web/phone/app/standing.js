@@ -1,12 +1,12 @@
 // Where a campaign stands, in a sentence or two: what happens now, and what its participant can do. No network is asked.
 
 import { formatTime, money } from "../../web/common/format.js";
-import { t, together } from "../../web/common/text.js";
+import { t, together, written } from "../../web/common/text.js";
 import { isPaid } from "../protocol/amounts.js";
 import { PAY_STATES } from "../agent/api.js";
 import { total } from "../agent/claiming.js";
 import { plainly } from "./messages.js";
-import { textsOf, written } from "./theirs.js";
+import { textsOf } from "./theirs.js";
 
 /** @typedef {import("./types.js").Campaign} Campaign */
 /** @typedef {import("./types.js").RoundView} RoundView */

@@ -1,7 +1,7 @@
 // What the requester has written, in the first of the reader's languages that it is written in, marked as what it is.
 
 import { h } from "../../web/common/dom.js";
-import { directionOf, readersLanguages } from "../../web/common/text.js";
+import { listParts, readersLanguages, written } from "../../web/common/text.js";
 import { textsIn } from "../protocol/texts.js";
 import { plainly } from "./messages.js";
 
@@ -10,11 +10,11 @@ import { plainly } from "./messages.js";
 /** @param {DefinitionBody} definition */
 export const textsOf = (definition) => textsIn(definition, readersLanguages());
 
-/** For an element that holds words of this language. @param {string} language */
-export const written = (language) => ({ lang: language, dir: directionOf(language) });
-
 /** @param {string} tag @param {string} language @param {string} words @param {Record<string, unknown>} [more] */
 export const theirs = (tag, language, words, more) => h(tag, { ...written(language), ...more }, plainly(words));
 
 /** One of the task's labels or answers. @param {ReturnType<typeof textsOf>} texts @param {string} own */
 export const theirWord = (texts, own) => theirs("bdi", texts.wordLanguage(own), texts.word(own));
+
+/** Several of them, as a sentence has them. @param {ReturnType<typeof textsOf>} texts @param {readonly string[]} own */
+export const theirWords = (texts, own) => listParts(own).map(({ type, value }) => (type === "element" ? theirWord(texts, value) : value));

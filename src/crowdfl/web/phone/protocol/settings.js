@@ -238,7 +238,7 @@ function serverStep(settings) {
 /** @param {unknown} profile */
 function requireShares(profile) {
   if (profile === "shares") return;
-  const unknown = "this task is of a kind that this page does not know: reload the page, or ask the requester";
+  const unknown = "this task is of a kind that this page does not know: use the newest version of the page, or ask the requester";
   throw new UnsupportedTask(PROFILES.get(String(profile)) ?? unknown);
 }
 
@@ -248,7 +248,7 @@ function requireEach(settings, rules) {
     if (!Object.hasOwn(settings, name) || !fits(settings[name])) throw refused(`\`${name}\` is missing or out of bounds`);
   }
   const unknown = Object.keys(settings).filter((name) => name !== "profile" && !Object.hasOwn(rules, name));
-  if (unknown.length) throw refused("it has a setting that this page does not know: reload the page");
+  if (unknown.length) throw refused("it has a setting that this page does not know: use the newest version of the page");
 }
 
 /** @param {Record<string, any>} settings */

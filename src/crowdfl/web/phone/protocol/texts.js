@@ -1,5 +1,7 @@
 // What the requester has written, in the reader's language where the task has it, else in the task's own.
 
+import { firstOf } from "../../web/common/text.js";
+
 /** @typedef {Record<string, any>} Body A definition's. */
 /**
  * @typedef {object} Texts
@@ -16,7 +18,7 @@
 /** @param {Body} body @param {readonly string[]} languages Those that the reader wants, the best first. @returns {Texts} */
 export function textsIn(body, languages) {
   const known = [body.language, ...Object.keys(body.texts)];
-  const found = languages.flatMap(formsOf).find((form) => known.includes(form)) ?? body.language;
+  const found = firstOf(languages, known) ?? body.language;
   const texts = found === body.language ? {} : body.texts[found];
   const of = (/** @type {unknown} */ translated) => (translated ? found : body.language);
   const words = new Map(Object.entries(texts.words ?? {}));
@@ -32,14 +34,4 @@ export function textsIn(body, languages) {
     word: (own) => words.get(own) || own,
     wordLanguage: (own) => of(words.get(own)),
   };
-}
-
-/** A language as a task may name it: de-AT as itself and as de, zh-CN as zh-Hans too. @param {string} language */
-function formsOf(language) {
-  try {
-    const { language: short, script, region } = new Intl.Locale(language).maximize();
-    return [language, `${short}-${script}-${region}`, `${short}-${region}`, `${short}-${script}`, short];
-  } catch {
-    return []; // no language at all
-  }
 }

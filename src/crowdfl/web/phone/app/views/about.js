@@ -2,7 +2,7 @@
 
 import { h } from "../../../web/common/dom.js";
 import { duration, formatTime } from "../../../web/common/format.js";
-import { between, learntRows, listOf, t, together } from "../../../web/common/text.js";
+import { between, learntRows, listOf, t, together, withNodes, written } from "../../../web/common/text.js";
 import { missingSensors } from "../sensors.js";
 import * as about from "../about.js";
 import { actionButton, ask, button, facts, notice, part, title } from "../../../web/common/parts.js";
@@ -10,7 +10,7 @@ import { FARTHEST } from "../../agent/transport.js";
 import { picture } from "../picture.js";
 import { go } from "../router.js";
 import { grouped, plainly, sentence } from "../messages.js";
-import { textsOf, theirs, written } from "../theirs.js";
+import { textsOf, theirs, theirWords } from "../theirs.js";
 
 /** @typedef {import("../types.js").Model} Model */
 /** @typedef {import("../types.js").Campaign} Campaign */
@@ -96,13 +96,12 @@ function waiting(model, { task, problem, sp }) {
 function brief(definition, others) {
   const { who, training, settings: { epsilon } } = definition;
   const texts = textsOf(definition);
-  const names = listOf((training.labels ?? []).map(texts.word).map(plainly));
   return h("section.brief", null,
     h("div.asker", null, logo(who), h("div", null,
       h("strong", { dir: "auto" }, plainly(who.name) || t("invite.nobody")), h("div.soft", { dir: "auto" }, plainly(who.institution)))),
     theirs("p.headline", texts.languages.purpose, texts.purpose),
     h("ul.points", null,
-      h("li", null, h("strong", null, about.effortWords(definition)), h("div.soft", written(texts.language), names)),
+      h("li", null, h("strong", null, about.effortWords(definition)), h("div.soft", null, ...theirWords(texts, training.labels ?? []))),
       h("li", null, h("strong", null, about.payLine(definition))),
       h("li", null, about.roundsLine(definition)),
       about.extraSensors(definition) && h("li", { id: "extra-sensors" }, about.extraSensors(definition)),
@@ -118,13 +117,13 @@ const lines = (words) => words.map((text) => h("p", null, text));
 /** Everything else. @param {Shown} campaign @param {DefinitionBody} definition */
 function more(campaign, definition) {
   const texts = textsOf(definition);
-  const labels = listOf((definition.training.labels ?? []).map(texts.word).map(plainly));
+  const labels = h("span", null, ...theirWords(texts, definition.training.labels ?? []));
   const [noise, compared] = [about.privacyWords(definition, campaign.others), about.referenceWords(definition)];
   return [
     h("div.card", null, facts([
       [t("about.who"), ...asker(definition)],
       [t("about.readers"), h("p", written(texts.languages.readers), sentence(texts.readers))],
-      [t("about.doing"), t("about.doingWords", { labels, count: about.leastSeconds(definition) })],
+      [t("about.doing"), ...withNodes("about.doingWords", { labels, count: about.leastSeconds(definition) })],
       [t("about.sensors"), about.sensorsOf(definition)],
       [t("about.howLong"), ...lines(about.durationWords(definition))],
       [t("about.people"), ...lines(about.crowdWords(definition))],

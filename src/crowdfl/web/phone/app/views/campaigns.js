@@ -35,7 +35,7 @@ const missing = (...around) => h("section.card", null, around[0], h("p", null, t
 /** An installed page has no address bar. @param {Model} model */
 function pasting(model) {
   const trouble = h("div");
-  const input = /** @type {HTMLInputElement} */ (h("input", { id: "link", type: "text", autocomplete: "off", spellcheck: "false", autocapitalize: "off" }));
+  const input = /** @type {HTMLInputElement} */ (h("input", { id: "link", type: "text", dir: "ltr", autocomplete: "off", spellcheck: "false", autocapitalize: "off" }));
   const open = actionButton(t("campaigns.open"), trouble, async () => {
     try {
       const task = await model.accept(fragmentOf(input.value, location));

@@ -102,6 +102,7 @@ function asking(model, task, { kinds, kind: before, to }) {
   const choice = /** @type {HTMLSelectElement} */ (h("select", null, ...known.map((kind) => h("option", { value: kind, selected: kind === before }, t(`payKind.${kind}`)))));
   const adapt = () => {
     input.type = choice.value === "email" ? "email" : "text";
+    input.dir = choice.value === "iban" ? "ltr" : "";
     input.placeholder = t(`payExample.${choice.value}`);
   };
   choice.addEventListener("change", adapt);

@@ -3,15 +3,16 @@
 import { h } from "../../../web/common/dom.js";
 import { duration, formatTime } from "../../../web/common/format.js";
 import { actionButton, ask, button, notice, part, title } from "../../../web/common/parts.js";
-import { listOf, t } from "../../../web/common/text.js";
+import { apart, listOf, t } from "../../../web/common/text.js";
 import { folded } from "../../learning/recordings.js";
 import { leastSeconds, recordsWithSensors } from "../about.js";
-import { aboutFields, labelQuestion, questionsOf, wordsIn } from "../answers.js";
+import { aboutFields, labelQuestion, questionsOf } from "../answers.js";
 import { explain } from "../messages.js";
 import { fill, ring } from "../ring.js";
 import { go } from "../router.js";
 import { missingSensors, TRIMMED } from "../sensors.js";
 import { RecordingSession } from "../session.js";
+import { textsOf, theirWord } from "../theirs.js";
 
 /** @typedef {import("../types.js").Model} Model */
 /** @typedef {import("../types.js").RecordingView} RecordingView */
@@ -31,7 +32,8 @@ class RecordPage {
     this.model = model;
     this.task = task;
     this.definition = definition;
-    this.word = wordsIn(definition);
+    this.texts = textsOf(definition);
+    this.word = this.texts.word;
     /** @type {string[]} */
     this.labels = definition.training.labels ?? [];
     this.least = leastSeconds(definition);
@@ -103,7 +105,7 @@ class RecordPage {
     fill(circle, seconds / this.least);
     const again = button(t(isFull ? "record.more" : "record.record"), () => this.record([label], isFull ? Infinity : this.least),
       { small: true, label: t(isFull ? "record.moreOf" : "record.recordOf", { activity: this.word(label) }) });
-    return h("li", null, circle, h("span.grow", null, h("strong", null, this.word(label)), h("br"),
+    return h("li", null, circle, h("span.grow", null, h("strong", null, theirWord(this.texts, label)), h("br"),
       h("span.soft", null, t("record.ofSeconds", { done: Math.floor(seconds), least: this.least }))),
     this.hasSensors && !labelQuestion(this.definition) && again);
   }
@@ -148,14 +150,13 @@ class RecordPage {
 
   /** @param {RecordingView} one */
   recording(one) {
-    const name = one.label ? this.word(one.label) : t("record.noLabel");
-    const values = { activity: name, seconds: duration(one.seconds) };
-    const answers = questionsOf(this.definition).flatMap(({ id }) => (one.answers[id] ? [this.word(one.answers[id])] : []));
-    return h("li", null, h("span.grow", null, h("strong", null, name), ` ${[duration(one.seconds), ...answers].join(" · ")}`, h("br"),
+    const values = { activity: one.label ? this.word(one.label) : t("record.noLabel"), seconds: duration(one.seconds) };
+    const answers = questionsOf(this.definition).flatMap(({ id }) => (one.answers[id] ? [" · ", theirWord(this.texts, one.answers[id])] : []));
+    return h("li", null, h("span.grow", null, h("strong", null, one.label ? theirWord(this.texts, one.label) : values.activity), ` ${values.seconds}`, ...answers, h("br"),
       h("span.soft", null, one.at === null ? t("record.fromFile") : formatTime(one.at)),
       one.seconds < this.least && h("span.warn", null, ` ${t("record.short")}`)),
-    button(t("record.change"), () => this.change(one), { small: true, label: t("record.changeOf", values) }),
-    button(t("record.delete"), () => this.remove(one), { kind: "danger", small: true, label: t("record.deleteOf", values) }));
+    h("span.row", null, button(t("record.change"), () => this.change(one), { small: true, label: t("record.changeOf", values) }),
+      button(t("record.delete"), () => this.remove(one), { kind: "danger", small: true, label: t("record.deleteOf", values) })));
   }
 
   /** @param {RecordingView} one */
@@ -168,7 +169,7 @@ class RecordPage {
 
   /** @param {RecordingView} one */
   async remove({ id, label, seconds }) {
-    const text = [`${this.word(label)}, ${duration(seconds)}. ${t("record.sentStays")}`];
+    const text = [`${apart(this.word(label))}, ${duration(seconds)}. ${t("record.sentStays")}`];
     if (!(await ask({ title: t("record.deleteTitle"), text, action: t("record.delete") }))) return;
     await this.model.deleteRecording(this.task, id);
     await this.refresh();
