@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from crowdfl.errors import RolledBack
+from crowdfl.errors import BackupRefused, RolledBack
 from crowdfl.roles.guard import Guard
 from crowdfl.roles.records import payment_key
+from crowdfl.services.folders.backups import require_named
 from crowdfl.services.http.auth import Tokens
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.database_copy import url_words
@@ -232,6 +233,14 @@ def test_a_restore_writes_no_database_that_the_operator_did_not_name(busy: Path,
     told = json.loads(call("restore", tmp_path / "csp.backup", tmp_path / "again", "--database", named, "--json").out)
     assert (told["database"], "files/settings.toml" in told["files"]) == (named, True)
     assert elsewhere.exists()
+
+
+def test_a_restore_writes_no_bucket_that_the_operator_did_not_name():
+    require_named("bucket", None, None)
+    require_named("bucket", "s3://one/sp", "s3://one/sp")
+    for named in (None, "s3://another/sp"):
+        with pytest.raises(BackupRefused, match="--bucket s3://one/sp"):
+            require_named("bucket", "s3://one/sp", named)
 
 
 def test_a_database_is_named_without_its_secrets():

@@ -1247,9 +1247,10 @@ PAYOUTS = (
     ),
     off(
         "a restore writes wherever the archive says",
-        "cli/backup.py",
+        "services/folders/backups.py",
         "place not in (None, named)",
         "tests/cli/test_backup.py::test_a_restore_writes_no_database_that_the_operator_did_not_name",
+        "tests/cli/test_backup.py::test_a_restore_writes_no_bucket_that_the_operator_did_not_name",
     ),
     off(
         "the amount that the bank has paid",

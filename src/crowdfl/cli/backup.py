@@ -1,5 +1,6 @@
-"""`crowdfl backup | restore`: a role's whole state in one file, taken while the role runs, and put back."""
+"""`crowdfl backup | restore | drill`: a role's whole state in one file, taken while the role runs, put back, and tried."""
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -7,9 +8,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from crowdfl.cli.output import Json, SettingsPath, marked, show
-from crowdfl.errors import BackupRefused, SettingsError
+from crowdfl.errors import SettingsError
 from crowdfl.settings import PeerSettings
 
 _SHOWN_FROM = 10_000_000  # bytes: less is done before a bar is read
@@ -81,7 +83,7 @@ def restore(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    from crowdfl.services.folders.backups import bucket_words, place_of, put_back, restoring_role
+    from crowdfl.services.folders.backups import bucket_words, place_of, put_back, require_named, restoring_role
     from crowdfl.services.http.auth import Tokens
 
     if not archive.is_file():
@@ -93,8 +95,8 @@ def restore(
     ):
         if settings is None:
             named = place_of(found) if database == found.database_url else database
-            _require_named("database", None if found.database is None else place_of(found), named)
-            _require_named("bucket", bucket_words(found), bucket)
+            require_named("database", None if found.database is None else place_of(found), named)
+            require_named("bucket", bucket_words(found), bucket)
         put_back(found, put, unchanged=unchanged)
     taken = datetime.fromtimestamp(manifest.taken_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     start = f"crowdfl {manifest.role} serve {folder / manifest.settings}"
@@ -114,13 +116,41 @@ def restore(
     show(value | {"peers": peers, "tokens": holders}, text, *marked(notes), as_json=as_json)
 
 
-def _require_named(what: str, place: str | None, named: str | None) -> None:
-    """Settings in an archive may name any place, so that the operator must: whoever could alter the archive is not asked."""
-    if place not in (None, named):
-        raise BackupRefused(
-            f"the archive's settings name the {what} {place}: if that is the one to write, say so with --{what} {place}; to "
-            "write another, name its settings with --settings. Nothing is changed"
-        )
+def drill(
+    settings: SettingsPath,
+    backups: Annotated[Path, typer.Argument(help="The folder with the role's backups, whose newest is tried, or one.")],
+    hours: Annotated[float, typer.Option(min=0.0, help="How old the newest backup may be.")] = 26.0,
+    scratch: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where the copy is made, which holds keys and is deleted; the system's place for such files."
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    from crowdfl.cli.waiting import waiting
+    from crowdfl.services.drill import drill as tried
+
+    with waiting("restoring in a scratch place", quiet=as_json), _ended_by_signals():
+        found = tried(settings, backups, hours * 3600, scratch)
+    wrong = [Text.assemble(("Wrong:", "red"), f" {one}") for one in found.wrong]
+    show(found.shown(), "\n".join(found.words()), *wrong, as_json=as_json)
+    if found.wrong:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """What a supervisor stops cleans up as well."""
+
+    def end(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

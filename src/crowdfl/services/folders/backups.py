@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from crowdfl.errors import GuardMissing, SettingsError
+from crowdfl.errors import BackupRefused, GuardMissing, SettingsError
 from crowdfl.roles.restored import mark_restored_sp
 from crowdfl.services.run import give_guard_up, open_guard
 from crowdfl.settings import ComputingSettings, PeerSettings, ServiceSettings, SpSettings
@@ -52,6 +52,15 @@ def place_of(settings: ServiceSettings) -> str:
 def bucket_words(settings: ServiceSettings) -> str | None:
     bucket = settings.s3 if isinstance(settings, ComputingSettings) else None
     return None if bucket is None else f"s3://{bucket.bucket}/{bucket.prefix}"
+
+
+def require_named(what: str, place: str | None, named: str | None) -> None:
+    """Settings in an archive may name any place, so that the operator must: whoever could alter the archive is not asked."""
+    if place not in (None, named):
+        raise BackupRefused(
+            f"the archive's settings name the {what} {place}: if that is the one to write, say so with --{what} {place}; to "
+            "write another, name its settings with --settings. Nothing is changed"
+        )
 
 
 @contextmanager
