@@ -95,8 +95,11 @@ def test_a_fresh_backup_starts_and_loses_nothing(role: str, busy: Path, tmp_path
 
 @pytest.mark.second
 def test_what_happened_since_the_backup_is_told(sp: Live, tmp_path: Path):
-    """Time, tasks, rounds, uploads and money, each by what an operator has to do about it."""
+    """Time, tasks, rounds, uploads and money, each by what an operator has to do about it. A guard on another disk has seen no
+    step."""
+    sp.set(f'guard = "{tmp_path}/other-disk"')
     with sp.store() as store:
+        Guard(FileBlobs(tmp_path / "other-disk"), store, "sp").require_own()
         for number, state in ((1, RoundState.CLOSED), (2, RoundState.OPEN)):
             store.set_round(TASK, None, Round(number, 1.0, state))
     sp.backup()
@@ -253,7 +256,7 @@ def test_a_backup_that_would_not_do_ends_with_1_and_says_why(sp: Live, busy: Pat
     assert call("backup", busy / "csp/settings.toml", sp.backups / "csp.backup").code == 0
     assert "together they are the key" in " ".join(sp.drill()[1]["wrong"])
     (sp.backups / "csp.backup").unlink()
-    (sp.folder / "tokens.json").write_text("{")
+    (sp.folder / "kgc.token").unlink()
     sp.backup("2.backup")
     code, found = sp.drill()
     assert (code, found["archive"]) == (1, str(sp.backups / "2.backup"))

@@ -76,6 +76,10 @@ class Company(Platform):
         port = self._ports[SPS[number % len(SPS)]]
         return Link(first.url.replace(f":{self._ports['sp']}", f":{port}"), first.ca)
 
+    def servers(self) -> Iterator[Link]:
+        yield self.link("kgc")
+        yield from (self.link_of_phone(number) for number in range(len(SPS)))
+
     def rehearse_more(self, archive: Path) -> None:
         """A drill first: beside three SPs that run."""
         (self.folder / "scratch").mkdir()

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import numpy.typing as npt
 import pytest
 from sqlalchemy import make_url, text
 
+from crowdfl.errors import ServiceUnavailable
 from crowdfl.learning.oracle import fedavg
 from crowdfl.retry import Backoff
 from crowdfl.roles.participant.agent import Agent
@@ -106,6 +108,15 @@ def until_true(look: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+def answers(link: Link) -> bool:
+    try:
+        with contextlib.closing(link.open(retries=_CALLS)) as service:
+            service.call("GET", "/healthz")
+    except ServiceUnavailable:
+        return False
+    return True
+
+
 @dataclass
 class Platform:
     """KGC, CSP and SP as processes, made by `crowdfl init`."""
@@ -142,6 +153,14 @@ class Platform:
     def serve(self, role: str, place: str) -> None:
         """One process, over one folder."""
         self.processes[place] = start(role, "serve", self.settings(place), log=self.folder / f"{place}.log")
+
+    def servers(self) -> Iterator[Link]:
+        yield from map(self.link, ("kgc", "sp"))
+
+    def wait_until_up(self) -> None:
+        """All that were started answer: on a busy machine that takes a while."""
+        for link in self.servers():
+            until_true(partial(answers, link))
 
     def lose(self, database: str | None) -> None:
         """SP's machine is gone, its database with it."""
@@ -245,6 +264,7 @@ def test_a_campaign_goes_on_after_sp_was_lost_and_restored(kind: str, tmp_path: 
 
 def rehearse(platform: Platform, database: str | None) -> tuple[Requester, str, list[Phone]]:
     """From the first upload to the last payment."""
+    platform.wait_until_up()
     requester = platform.requester()
     settings = TaskSettings.of(**(SMALL_TASK | HARDENED | {"window": 3600.0, "rounds": ROUNDS}))
     task = requester.create(small_definition(settings, claim_window=3600.0), INITIAL_MODEL)
