@@ -478,10 +478,6 @@ class BackupRefused(BackupError):
     """There is something already where the backup, or what it holds, would go; or nobody has said that it should go there."""
 
 
-class BackupToolMissing(BackupError):
-    """A program that the backup of this database needs is not installed."""
-
-
 class ServiceError(CrowdFLError):
     """A service refuses, or cannot be used."""
 

@@ -4,46 +4,21 @@ import json
 import shutil
 import stat
 import tarfile
-import time
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from crowdfl.crypto.signing import SigningKey
-from crowdfl.errors import RolledBack
+from crowdfl.errors import BackupRefused, RolledBack
 from crowdfl.roles.guard import Guard
-from crowdfl.roles.records import PaymentState, StoredPayment, StoredTask, payment_key
+from crowdfl.roles.records import payment_key
+from crowdfl.services.folders.backups import require_named
 from crowdfl.services.http.auth import Tokens
-from crowdfl.settings import TaskSettings
-from crowdfl.storage import migrations
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.database_copy import url_words
 from crowdfl.storage.sql import SqlStore
+from tests.cli.conftest import TASK, WAITS
 from tests.cli.program import call
-from tests.hosts import small_definition
-
-TASK = "a" * 64
-KEY = SigningKey.fresh()
-WAITS = StoredPayment(TASK, "b" * 20, 1, 5_000_000, 0, PaymentState.PENDING, 0.0)
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `crowdfl init` makes, each server with a task, SP with a payment that waits."""
-    folder = tmp_path_factory.mktemp("operator") / "roles"
-    assert call("init", folder, "--insecure-test-key").code == 0
-    definition = replace(small_definition(TaskSettings(budget="36.00")), requester=KEY.public)
-    for role in ("kgc", "sp", "csp"):
-        url = f"sqlite:///{folder}/{role}/state.db"
-        migrations.upgrade(url)
-        store = SqlStore(url)
-        store.add_task(StoredTask(TASK, definition.dated(time.time()).sign(KEY), "appointment", "running"))
-        if role == "sp":
-            store.add_payment(WAITS)
-        store.close()
-    return folder
 
 
 def opened(folder: Path) -> SqlStore:
@@ -51,18 +26,18 @@ def opened(folder: Path) -> SqlStore:
 
 
 @pytest.mark.parametrize("role", ["kgc", "sp", "csp"])
-def test_a_role_is_backed_up_and_restored(role: str, made: Path, tmp_path: Path):
+def test_a_role_is_backed_up_and_restored(role: str, busy: Path, tmp_path: Path):
     """All that `init` made is there again, and the doctor finds its permissions well."""
     archive, again = tmp_path / "role.backup", tmp_path / "again"
-    told = json.loads(call("backup", made / role / "settings.toml", archive, "--json").out)
+    told = json.loads(call("backup", busy / role / "settings.toml", archive, "--json").out)
     assert (told["role"], told["notes"]) == (role, [])
     assert stat.S_IMODE(archive.stat().st_mode) == 0o600
     restored = call("restore", archive, again)
     assert (restored.code, f"crowdfl {role} serve {again}" in restored.out.replace("\n", " ")) == (0, True)
-    for entry in Tokens(made / role / "tokens.json").entries():  # whoever altered the archive could have added one
+    for entry in Tokens(busy / role / "tokens.json").entries():  # whoever altered the archive could have added one
         assert f"{entry.name} ({entry.role})" in restored.out.replace("\n", " ")
     assert ("kgc at https://" in restored.out) is (role != "kgc")
-    names = {path.name for path in (made / role).iterdir() if path.is_file() and not path.name.startswith(".")}
+    names = {path.name for path in (busy / role).iterdir() if path.is_file() and not path.name.startswith(".")}
     assert {path.name for path in again.iterdir() if path.is_file()} == names
     checked = json.loads(call("doctor", again / "settings.toml", "--json").out)["findings"]
     assert {line["verdict"] for line in checked if line["what"].endswith(("permissions", "database"))} == {"ok"}
@@ -70,9 +45,9 @@ def test_a_role_is_backed_up_and_restored(role: str, made: Path, tmp_path: Path)
 
 @pytest.mark.parametrize(("options", "state"), [((), "failed"), (("--unchanged",), "waiting")])
 def test_a_payment_is_in_doubt_unless_the_role_has_not_run_since(
-    options: tuple[str, ...], state: str, made: Path, tmp_path: Path
+    options: tuple[str, ...], state: str, busy: Path, tmp_path: Path
 ):
-    call("backup", made / "sp/settings.toml", tmp_path / "sp.backup")
+    call("backup", busy / "sp/settings.toml", tmp_path / "sp.backup")
     assert call("restore", tmp_path / "sp.backup", tmp_path / "again", *options).code == 0
     (row,) = json.loads(call("sp", "payouts", tmp_path / "again/settings.toml", "--json").out)
     assert (row["state"], row["key"]) == (state, WAITS.key)
@@ -84,10 +59,10 @@ def test_a_payment_is_in_doubt_unless_the_role_has_not_run_since(
     store.close()
 
 
-def test_payments_that_sp_forgot_are_recorded_by_key_and_amount(made: Path, tmp_path: Path):
+def test_payments_that_sp_forgot_are_recorded_by_key_and_amount(busy: Path, tmp_path: Path):
     """Shown as paid by the bank, and those in the books resolved; what is neither is refused, and changes nothing."""
     settings, forgotten = tmp_path / "again/settings.toml", payment_key(TASK, "c" * 20, 3)
-    call("backup", made / "sp/settings.toml", tmp_path / "sp.backup")
+    call("backup", busy / "sp/settings.toml", tmp_path / "sp.backup")
     assert call("restore", tmp_path / "sp.backup", tmp_path / "again").code == 0
     reconciling = ("sp", "reconcile", settings, TASK, "--returned", "0", "--paid", f"{forgotten}=7.20", "--paid")
     for wrong, error in (
@@ -108,19 +83,19 @@ def test_payments_that_sp_forgot_are_recorded_by_key_and_amount(made: Path, tmp_
 
 @pytest.mark.parametrize(("options", "sealed"), [((), True), (("--unchanged",), False)])
 def test_a_restored_csp_is_sealed_unless_it_has_not_run_since(
-    options: tuple[str, ...], sealed: bool, made: Path, tmp_path: Path
+    options: tuple[str, ...], sealed: bool, busy: Path, tmp_path: Path
 ):
-    call("backup", made / "csp/settings.toml", tmp_path / "csp.backup")
+    call("backup", busy / "csp/settings.toml", tmp_path / "csp.backup")
     assert call("restore", tmp_path / "csp.backup", tmp_path / "again", *options).code == 0
     with closing(opened(tmp_path / "again")) as store:
         assert store.task(TASK).rolled_back is sealed
 
 
 @pytest.mark.parametrize("role", ["sp", "csp"])
-def test_a_guard_elsewhere_is_asked_what_has_left_since(role: str, made: Path, tmp_path: Path):
+def test_a_guard_elsewhere_is_asked_what_has_left_since(role: str, busy: Path, tmp_path: Path):
     """It is in no archive, and a restore leaves it, and the tasks that it knows of, alone."""
     live, elsewhere = tmp_path / "live", tmp_path / "other-disk"
-    shutil.copytree(made / role, live)
+    shutil.copytree(busy / role, live)
     settings = live / "settings.toml"
     settings.write_text(f'guard = "{elsewhere}"\n' + settings.read_text())
     with closing(opened(live)) as store:
@@ -137,10 +112,10 @@ def test_a_guard_elsewhere_is_asked_what_has_left_since(role: str, made: Path, t
 
 
 @pytest.mark.parametrize("role", ["sp", "csp"])
-def test_a_guard_inside_the_folder_is_believed_after_a_restore_by_nobody(role: str, made: Path, tmp_path: Path):
+def test_a_guard_inside_the_folder_is_believed_after_a_restore_by_nobody(role: str, busy: Path, tmp_path: Path):
     """It was set back with the database, though a setting names it: as if there were none."""
     live = tmp_path / "live"
-    shutil.copytree(made / role, live)
+    shutil.copytree(busy / role, live)
     settings = live / "settings.toml"
     settings.write_text('guard = "notes"\n' + settings.read_text())
     with closing(opened(live)) as store:
@@ -152,9 +127,9 @@ def test_a_guard_inside_the_folder_is_believed_after_a_restore_by_nobody(role: s
 
 
 @pytest.mark.parametrize("role", ["sp", "csp"])
-def test_doctor_says_what_a_guard_leaves_open_and_the_operator_gives_one_up(role: str, made: Path, tmp_path: Path):
+def test_doctor_says_what_a_guard_leaves_open_and_the_operator_gives_one_up(role: str, busy: Path, tmp_path: Path):
     live = tmp_path / "live"
-    shutil.copytree(made / role, live)
+    shutil.copytree(busy / role, live)
     settings, volume = live / "settings.toml", "the guard is on one volume with the database"
     assert found(settings)[0] == "warn"
     assert volume in found(settings)[1]
@@ -178,17 +153,17 @@ def found(settings: Path) -> tuple[str, str, str]:
     return one["verdict"], one["found"], one["advice"]
 
 
-def test_what_cannot_be_done_is_named_and_changes_nothing(made: Path, tmp_path: Path):
+def test_what_cannot_be_done_is_named_and_changes_nothing(busy: Path, tmp_path: Path):
     """A taken name, a damaged archive, no archive, settings of somebody else."""
     archive = tmp_path / "sp.backup"
-    sp = made / "sp/settings.toml"
+    sp = busy / "sp/settings.toml"
     assert call("backup", sp, archive).code == 0
     before = archive.read_bytes()
     for args, name in (
         (("backup", sp, archive), "BackupRefused"),
-        (("backup", made / "requester/settings.toml", tmp_path / "x"), "SettingsError"),
+        (("backup", busy / "requester/settings.toml", tmp_path / "x"), "SettingsError"),
         (("backup", tmp_path / "none.toml", tmp_path / "x"), "SettingsError"),
-        (("restore", archive, made / "sp"), "BackupRefused"),
+        (("restore", archive, busy / "sp"), "BackupRefused"),
         (("restore", tmp_path / "none", tmp_path / "again"), "SettingsError"),
         (("restore", sp, tmp_path / "again"), "BackupDamaged"),
     ):
@@ -203,21 +178,21 @@ def test_what_cannot_be_done_is_named_and_changes_nothing(made: Path, tmp_path: 
     "named",
     ["passphrase", "../csp/passphrase", "{made}/link/csp/passphrase", "alias", "../hard", "./keys/../passphrase"],
 )
-def test_the_passphrase_stays_out_by_whatever_name_the_settings_reach_it(named: str, made: Path, tmp_path: Path):
+def test_the_passphrase_stays_out_by_whatever_name_the_settings_reach_it(named: str, busy: Path, tmp_path: Path):
     """Through a folder above, a link to the folder, a link to the file, another name of the same file."""
-    settings, secret = made / "csp/settings.toml", made / "csp/passphrase"
+    settings, secret = busy / "csp/settings.toml", busy / "csp/passphrase"
     text = settings.read_text()
     secret.write_text("secret words")
     secret.chmod(0o600)
-    others = made / "link", made / "csp/alias", made / "hard"
-    others[0].symlink_to(made)
+    others = busy / "link", busy / "csp/alias", busy / "hard"
+    others[0].symlink_to(busy)
     others[1].symlink_to("passphrase")
     others[2].hardlink_to(secret)
-    line = f'passphrase_file = "{named.format(made=made)}"'
+    line = f'passphrase_file = "{named.format(made=busy)}"'
     settings.write_text(text.replace('# passphrase_file = "passphrase"', line))
     try:
         told = json.loads(call("backup", settings, tmp_path / "csp.backup", "--json").out)
-        assert str(made / "hard" if named == "../hard" else secret) in " ".join(told["notes"])
+        assert str(busy / "hard" if named == "../hard" else secret) in " ".join(told["notes"])
         assert b"secret words" not in (tmp_path / "csp.backup").read_bytes()
         with tarfile.open(tmp_path / "csp.backup") as archive:
             assert [name for name in archive.getnames() if "passphrase" in name] == []
@@ -227,8 +202,8 @@ def test_the_passphrase_stays_out_by_whatever_name_the_settings_reach_it(named: 
             path.unlink()
 
 
-def test_a_file_outside_is_named_however_the_settings_reach_it(made: Path, tmp_path: Path):
-    settings = made / "csp/settings.toml"
+def test_a_file_outside_is_named_however_the_settings_reach_it(busy: Path, tmp_path: Path):
+    settings = busy / "csp/settings.toml"
     text = settings.read_text()
     settings.write_text(text.replace('ca = "peers/ca.pem"', 'ca = "../sp/peers/ca.pem"', 1))
     try:
@@ -238,17 +213,17 @@ def test_a_file_outside_is_named_however_the_settings_reach_it(made: Path, tmp_p
         settings.write_text(text)
 
 
-def test_a_restore_writes_no_database_that_the_operator_did_not_name(made: Path, tmp_path: Path):
+def test_a_restore_writes_no_database_that_the_operator_did_not_name(busy: Path, tmp_path: Path):
     """Whoever can alter the archive can alter its settings and its digests too."""
-    settings, elsewhere = made / "csp/settings.toml", tmp_path / "elsewhere.db"
+    settings, elsewhere = busy / "csp/settings.toml", tmp_path / "elsewhere.db"
     text = settings.read_text()
     settings.write_text(f'database = "sqlite:///{elsewhere}"\n{text}')
-    (made / "csp/state.db").rename(elsewhere)
+    (busy / "csp/state.db").rename(elsewhere)
     try:
         assert call("backup", settings, tmp_path / "csp.backup").code == 0
     finally:
         settings.write_text(text)
-        elsewhere.rename(made / "csp/state.db")
+        elsewhere.rename(busy / "csp/state.db")
     for options in ((), ("--database", f"sqlite:///{tmp_path}/other.db")):
         refused = call("restore", tmp_path / "csp.backup", tmp_path / "again", *options)
         assert (refused.code, "BackupRefused" in refused.err, str(elsewhere) in refused.err) == (3, True, True)
@@ -258,6 +233,14 @@ def test_a_restore_writes_no_database_that_the_operator_did_not_name(made: Path,
     told = json.loads(call("restore", tmp_path / "csp.backup", tmp_path / "again", "--database", named, "--json").out)
     assert (told["database"], "files/settings.toml" in told["files"]) == (named, True)
     assert elsewhere.exists()
+
+
+def test_a_restore_writes_no_bucket_that_the_operator_did_not_name():
+    require_named("bucket", None, None)
+    require_named("bucket", "s3://one/sp", "s3://one/sp")
+    for named in (None, "s3://another/sp"):
+        with pytest.raises(BackupRefused, match="--bucket s3://one/sp"):
+            require_named("bucket", "s3://one/sp", named)
 
 
 def test_a_database_is_named_without_its_secrets():

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import numpy.typing as npt
 import pytest
 from sqlalchemy import make_url, text
 
+from crowdfl.errors import ServiceUnavailable
 from crowdfl.learning.oracle import fedavg
 from crowdfl.retry import Backoff
 from crowdfl.roles.participant.agent import Agent
@@ -106,6 +108,15 @@ def until_true(look: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+def answers(link: Link) -> bool:
+    try:
+        with contextlib.closing(link.open(retries=_CALLS)) as service:
+            service.call("GET", "/healthz")
+    except ServiceUnavailable:
+        return False
+    return True
+
+
 @dataclass
 class Platform:
     """KGC, CSP and SP as processes, made by `crowdfl init`."""
@@ -137,7 +148,38 @@ class Platform:
         assert all(line in lines for line in chosen.values())
 
     def start(self, role: str) -> None:
-        self.processes[role] = start(role, "serve", self.settings(role), log=self.folder / f"{role}.log")
+        self.serve(role, role)
+
+    def serve(self, role: str, place: str) -> None:
+        """One process, over one folder."""
+        self.processes[place] = start(role, "serve", self.settings(place), log=self.folder / f"{place}.log")
+
+    def servers(self) -> Iterator[Link]:
+        yield from map(self.link, ("kgc", "sp"))
+
+    def wait_until_up(self) -> None:
+        """All that were started answer: on a busy machine that takes a while."""
+        for link in self.servers():
+            until_true(partial(answers, link))
+
+    def lose(self, database: str | None) -> None:
+        """SP's machine is gone, its database with it."""
+        self.kill("sp")
+        shutil.rmtree(self.roles / "sp")
+        if database is not None:
+            engine = open_engine(database)
+            with engine.begin() as connection:
+                schema = connection.execute(text("SELECT current_schema()")).scalar()
+                connection.execute(text(f"DROP SCHEMA {schema} CASCADE"))
+                connection.execute(text(f"CREATE SCHEMA {schema}"))
+            engine.dispose()
+
+    def where(self, database: str | None) -> tuple[object, ...]:
+        """How a restore is told where SP's state goes."""
+        return () if database is None else ("--database", database)
+
+    def rehearse_more(self, archive: Path) -> None:
+        """What else is tried with a backup before SP is lost."""
 
     def do(self, *args: object) -> Result:
         result = finish(*args)
@@ -156,6 +198,9 @@ class Platform:
         (url,) = (line.split('"')[1] for line in lines if line.startswith(f"{role} ="))
         return Link(url, self.roles / "requester/peers/ca.pem")
 
+    def link_of_phone(self, _number: int) -> Link:
+        return self.link("sp")
+
     def kept(self, service: Service) -> Service:
         self.links.append(service)
         return service
@@ -173,7 +218,7 @@ class Platform:
 
     def phone(self, task: str, number: int) -> Phone:
         """A participant with a home of its own."""
-        kgc, sp = (self.kept(self.link(name).open(retries=_CALLS)) for name in ("kgc", "sp"))
+        kgc, sp = (self.kept(link.open(retries=_CALLS)) for link in (self.link("kgc"), self.link_of_phone(number)))
         blobs, client = FileBlobs(self.folder / f"person-{number}"), SpClient(sp)
         key = signing_key(self.roles / "sp/signing.key").public
         person = Participant(
@@ -204,18 +249,6 @@ def own_schema() -> Iterator[str | None]:
     engine.dispose()
 
 
-def destroy(platform: Platform, database: str | None) -> None:
-    """SP's machine is gone, its database with it."""
-    shutil.rmtree(platform.roles / "sp")
-    if database is not None:
-        engine = open_engine(database)
-        with engine.begin() as connection:
-            schema = connection.execute(text("SELECT current_schema()")).scalar()
-            connection.execute(text(f"DROP SCHEMA {schema} CASCADE"))
-            connection.execute(text(f"CREATE SCHEMA {schema}"))
-        engine.dispose()
-
-
 @pytest.mark.parametrize("kind", ["sqlite", *(["postgresql"] if SERVER else [])])
 def test_a_campaign_goes_on_after_sp_was_lost_and_restored(kind: str, tmp_path: Path):
     """Phones send again what the backup lacks; everyone is averaged in both rounds and paid once."""
@@ -231,6 +264,7 @@ def test_a_campaign_goes_on_after_sp_was_lost_and_restored(kind: str, tmp_path: 
 
 def rehearse(platform: Platform, database: str | None) -> tuple[Requester, str, list[Phone]]:
     """From the first upload to the last payment."""
+    platform.wait_until_up()
     requester = platform.requester()
     settings = TaskSettings.of(**(SMALL_TASK | HARDENED | {"window": 3600.0, "rounds": ROUNDS}))
     task = requester.create(small_definition(settings, claim_window=3600.0), INITIAL_MODEL)
@@ -253,10 +287,9 @@ def rehearse(platform: Platform, database: str | None) -> tuple[Requester, str, 
     third.trainer.may_train.set()  # its upload comes after
     third.wait_for("uploaded")
 
-    platform.kill("sp")
-    destroy(platform, database)
-    named = () if database is None else ("--database", database)
-    restored = platform.do("restore", archive, platform.roles / "sp", *named)
+    platform.rehearse_more(archive)
+    platform.lose(database)
+    restored = platform.do("restore", archive, platform.roles / "sp", *platform.where(database))
     assert "sp reconcile" in restored.out
     platform.start("sp")
     third.wait_for("sending again")

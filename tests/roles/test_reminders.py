@@ -1,7 +1,10 @@
 """Reminders: whom a phone can make SP call (nobody but a push service), who is told what, and how one is posted."""
 
+import contextlib
+import http.client
 import http.server
 import socket
+import ssl
 import threading
 
 import pytest
@@ -12,6 +15,7 @@ from crowdfl.errors import Forbidden, FormatError, InvalidKey
 from crowdfl.roles.sp.reminders import PushAddress
 from crowdfl.services.background import push
 from crowdfl.services.background.push import Sender
+from crowdfl.services.http import tls
 from crowdfl.settings import SpSettings
 from tests.crypto.test_webpush import opened
 from tests.hosts import Desk
@@ -183,6 +187,47 @@ def test_a_browser_that_is_gone_is_forgotten_and_no_redirection_followed(desk, s
     sender.send_due()
     assert len(service.came) == 1
     assert bool(desk.sp.store.take_subscriptions(desk.task, 9, "opened", 9)) == kept
+
+
+class Dribbling(http.server.BaseHTTPRequestHandler):
+    """A push service that answers byte by byte, as long as somebody listens, and at last with success."""
+
+    def do_POST(self):
+        with contextlib.suppress(OSError):
+            self.wfile.write(b"HTTP/1.1 201 ")
+            for _ in range(3000):
+                self.wfile.write(b"x")
+                if self.server.cut.wait(0.01):
+                    return
+            self.wfile.write(b"\r\nContent-Length: 0\r\n\r\n")
+            self.server.heard_out = True
+
+    def log_message(self, *_):
+        """In silence."""
+
+
+@pytest.mark.second
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_message_takes_no_longer_than_it_may_over_tls_too(plain, tmp_path, monkeypatch):
+    """Each byte comes in time, and all together too late."""
+    authority = tls.make_ca(tmp_path)
+    files = tls.make_server_certificate(tmp_path, authority, "push", ["localhost"])
+    context = ssl.create_default_context(cafile=str(authority.certificate))
+    monkeypatch.setattr(push.ssl, "create_default_context", lambda: context)
+    monkeypatch.setattr(push, "public_addresses", lambda _address: ["127.0.0.1"])
+    monkeypatch.setattr(push, "_PATIENCE", 1.0)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Dribbling) as server:
+        server.cut, server.heard_out = threading.Event(), False
+        if not plain:
+            server.socket = tls.server_context(files, None, asks=False).wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                push.post(PushAddress("localhost", server.server_address[1], "/x", plain), {}, b"")
+            assert not server.heard_out
+        finally:
+            server.cut.set()
+            server.shutdown()
 
 
 def test_a_service_that_is_away_or_no_longer_listed_holds_up_nothing(desk, service):

@@ -6,22 +6,27 @@ import os
 import stat
 import tarfile
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import make_url, text
+from sqlalchemy import Connection, Table, make_url, text
+from tests.storage.conftest import SERVER, empty_database
+from tests.storage.test_migrations import differences
 
 from crowdfl.crypto.signing import SigningKey
-from crowdfl.errors import BackupDamaged, BackupError, BackupRefused, BackupToolMissing, NotReady, StoreTooNew
-from crowdfl.roles.records import Round, StoredTask, Upload
+from crowdfl.errors import BackupDamaged, BackupError, BackupRefused, NotReady, StoreTooNew
+from crowdfl.roles.records import PaymentState, Round, StoredPayment, StoredTask, Upload
 from crowdfl.roles.sp.uploads import upload_name
 from crowdfl.storage import database_copy, migrations
 from crowdfl.storage.archive import Manifest
 from crowdfl.storage.backup import BackupSource, restoring, write_backup
 from crowdfl.storage.blobs import FileBlobs
-from crowdfl.storage.database import open_engine
+from crowdfl.storage.database import open_engine, reading, writing
+from crowdfl.storage.database_copy import copy_database, put_database
 from crowdfl.storage.sql import SqlStore
+from crowdfl.storage.tables import metadata
 
 TASK = "a" * 64
 
@@ -87,6 +92,77 @@ def test_what_is_backed_up_comes_back(source: BackupSource, tmp_path: Path):
     modes = {stat.S_IMODE(path.lstat().st_mode) for path in (again, *again.rglob("*"))}
     assert modes == {0o700, 0o600}
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+OTHER_KIND = [
+    pytest.param("sqlite", "postgresql", marks=pytest.mark.second),
+    pytest.param("postgresql", "sqlite", marks=pytest.mark.second),
+    pytest.param("postgresql", "postgresql", marks=pytest.mark.second),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), [("sqlite", "sqlite"), *(OTHER_KIND if SERVER else [])])
+def test_a_database_comes_back_in_another_place_and_of_another_kind(before: str, after: str, tmp_path: Path):
+    """Every table as the program makes it, every value, and rows that come later go on with the numbers."""
+    with empty_database(before, tmp_path) as url, empty_database(after, tmp_path / "there") as there:
+        (tmp_path / "there").mkdir()
+        migrations.upgrade(url)
+        with closing(SqlStore(url)) as store:
+            fill(store)
+            told = everything(store)
+        assert len(told) == len(metadata.tables) + 1
+        copy_database(url, tmp_path / "copy")
+        put_database(there, tmp_path / "copy")
+        migrations.check(there)
+        assert differences(there, metadata) == []
+        with closing(SqlStore(there)) as store:
+            assert everything(store) == told
+            store.acknowledge(TASK, 1, [Upload("d" * 20, "2" * 64, late=True)])
+            assert [upload.who for upload in store.uploads(TASK, 1)] == ["c" * 20, "d" * 20]
+        assert not list(tmp_path.glob("copy-*"))
+        with pytest.raises(BackupRefused, match="already"):
+            put_database(there, tmp_path / "copy")
+
+
+def fill(store: SqlStore) -> None:
+    """Text beyond ASCII, bytes, truth, nothing, and the largest amount."""
+    store.add_task(StoredTask(TASK, "definition \u00fc\u4f60 '\\\n", "appointment", "running", unreconciled=True))
+    store.set_round(TASK, None, Round(1, 1e9 / 3))
+    store.acknowledge(TASK, 1, [Upload("c" * 20, "1" * 64, late=False)])
+    store.add_payment(StoredPayment(TASK, "c" * 20, 1, 2**63 - 1, 0, PaymentState.PENDING, 0.1))
+    with writing(store.engine) as connection:
+        row = {"task": TASK, "number": 0, "record": bytes(range(256))}
+        connection.execute(metadata.tables["sp_records"].insert(), row)
+
+
+def everything(store: SqlStore) -> dict[str, list[object]]:
+    with reading(store.engine) as connection:
+        found = {name: list(connection.execute(table.select()).all()) for name, table in metadata.tables.items()}
+        return {**found, "alembic_version": list(connection.execute(text("SELECT * FROM alembic_version")).all())}
+
+
+@pytest.mark.second
+@pytest.mark.skipif(SERVER is None, reason="no PostgreSQL server: CROWDFL_TEST_POSTGRES")
+def test_what_is_committed_while_postgresql_is_copied_is_not_in_the_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """One moment for all tables: an upload's row that comes between two of them is in none."""
+    with empty_database("postgresql", tmp_path) as url:
+        migrations.upgrade(url)
+        with closing(SqlStore(url)) as store:
+            fill(store)
+            later, real = [Upload("d" * 20, "2" * 64, late=True)], database_copy._count_on
+
+            def commit(table: Table, connection: Connection) -> None:
+                if later:
+                    store.acknowledge(TASK, 1, [later.pop()])
+                real(table, connection)
+
+            monkeypatch.setattr(database_copy, "_count_on", commit)
+            copy_database(url, tmp_path / "copy")
+            assert (len(store.uploads(TASK, 1)), later) == (2, [])
+        with closing(SqlStore(f"sqlite:///{tmp_path}/copy")) as copy:
+            assert [upload.who for upload in copy.uploads(TASK, 1)] == ["c" * 20]
 
 
 def test_uploads_that_come_at_every_moment_of_a_backup_are_in_it_whole_or_not_at_all(
@@ -213,7 +289,7 @@ def test_an_archive_in_which_any_byte_of_a_file_was_altered_is_refused(archive: 
 def test_an_archive_made_by_somebody_else_writes_nothing_outside(name: str, kind: bytes, tmp_path: Path):
     archive = tmp_path / "evil.tar"
     files = {name: hashlib.sha256(b"evil").hexdigest()}
-    data = Manifest("sp", "1", 0.0, "settings.toml", "sqlite", None, files).to_bytes()
+    data = Manifest("sp", "1", 0.0, "settings.toml", None, files).to_bytes()
     with tarfile.open(archive, "w") as tar:
         member = tarfile.TarInfo(name)
         member.type, member.linkname = kind, "/etc/passwd"
@@ -259,27 +335,6 @@ def test_a_damaged_database_is_not_backed_up(archive: Path, tmp_path: Path):
     assert [path.name for path in tmp_path.iterdir()] == ["sp"]
 
 
-def test_missing_programs_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(database_copy, "_PG_FOLDER", tmp_path)
-    with pytest.raises(BackupToolMissing, match="install PostgreSQL's client programs"):
-        database_copy.run_tool("pg_dump", "postgresql://me@localhost/x", ())
-
-
-def test_a_password_is_never_on_a_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """It goes through the environment, which other users cannot read; nor does it show in the error."""
-    tool = tmp_path / "pg_dump"
-    tool.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/arguments\necho "$PGPASSWORD" > {tmp_path}/secret\nexit 3\n')
-    tool.chmod(0o700)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    with pytest.raises(BackupError) as failure:
-        database_copy.run_tool("pg_dump", "postgresql://me:hunter2@db.example/x?sslmode=require", ("--version",))
-    arguments = (tmp_path / "arguments").read_text()
-    assert "hunter2" not in arguments + str(failure.value)
-    assert "sslmode='require'" in arguments
-    assert (tmp_path / "secret").read_text().strip() == "hunter2"
-
-
 def test_a_folder_without_a_database_is_named(tmp_path: Path):
     (tmp_path / "sp").mkdir()
     source = BackupSource("sp", tmp_path / "sp", "settings.toml", f"sqlite:///{tmp_path}/sp/state.db")
@@ -289,21 +344,37 @@ def test_a_folder_without_a_database_is_named(tmp_path: Path):
 
 
 def test_what_was_never_backed_up_is_not_ready(source: BackupSource, tmp_path: Path):
-    """A file that vanishes while the archive is written is left out; the others are there."""
-    blobs = FileBlobs(source.folder / "blobs")
+    """A file that the role deletes while the archive is written is left out; the others are there, and the database is of a
+    moment at which it was gone."""
+    blobs, store = FileBlobs(source.folder / "blobs"), SqlStore(source.database)
     blobs.put("one", b"1")
     blobs.put("two", b"2")
-    seen: list[int] = []
 
-    def vanish(size: int) -> None:
-        seen.append(size)
-        blobs.delete("two")
+    def vanish(_size: int) -> None:
+        if blobs.has("two"):
+            store.change_task(TASK, unreconciled=True)
+            blobs.delete("two")
 
     write_backup(source, tmp_path / "backup.tar", vanish)
+    store.close()
     emptied(source.database)
-    restored(tmp_path / "backup.tar", tmp_path / "again", into(source))
+    url = restored(tmp_path / "backup.tar", tmp_path / "again", into(source))
     again = FileBlobs(tmp_path / "again/blobs")
     assert again.get("one") == b"1"
     with pytest.raises(NotReady):
         again.get("two")
-    assert seen
+    with closing(SqlStore(url)) as found:
+        assert found.task(TASK).unreconciled
+
+
+def test_a_role_that_goes_on_deleting_is_backed_up_all_the_same(source: BackupSource, tmp_path: Path):
+    blobs, count = FileBlobs(source.folder / "blobs"), iter(range(1000))
+    blobs.put("0", b"")
+
+    def move_on(_size: int) -> None:
+        number = next(count)
+        blobs.put(f"{number + 1}", b"")
+        blobs.delete(f"{number}")
+
+    manifest = write_backup(source, tmp_path / "backup.tar", move_on)
+    assert "files/settings.toml" in manifest.files

@@ -200,6 +200,14 @@ def test_only_a_page_may_be_kept_and_it_opens_without_any_header(sp):
     assert sp.get("/web/common/style.css", headers={PROTOCOL_HEADER: "1"}).status_code == 426
 
 
+def test_a_browser_that_came_by_tls_comes_in_no_other_way(sp):
+    """Pages, answers and refusals alike. Nothing is said over plain HTTP, nor of a browser's own machine."""
+    for path in ("/join/", "/join/nothing.js", "/v1/key", "/console/", "/nothing"):
+        assert sp.get(path).headers["strict-transport-security"] == "max-age=31536000"
+        for url in (f"http://sp.example{path}", f"https://localhost:7102{path}"):
+            assert "strict-transport-security" not in sp.get(url).headers
+
+
 def test_what_the_phone_may_call_follows_the_settings(tmp_path):
     """Where people reach KGC by another name than SP does; after a reload, too."""
     settings = sp_settings(tmp_path, kgc="https://KGC.internal:443/x", phone_connect=["https://keys.example"])

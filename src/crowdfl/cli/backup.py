@@ -1,17 +1,18 @@
-"""`crowdfl backup | restore`: a role's whole state in one file, taken while the role runs, and put back."""
+"""`crowdfl backup | restore | drill`: a role's whole state in one file, taken while the role runs, put back, and tried."""
 
-import time
+import signal
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from crowdfl.cli.output import Json, SettingsPath, marked, show
-from crowdfl.errors import BackupRefused, SettingsError
-from crowdfl.settings import ComputingSettings, PeerSettings, ServiceSettings, SpSettings
+from crowdfl.errors import SettingsError
+from crowdfl.settings import PeerSettings
 
 _SHOWN_FROM = 10_000_000  # bytes: less is done before a bar is read
 _AFTER = {
@@ -39,19 +40,17 @@ def backup(
     target: Annotated[Path, typer.Argument(help="The archive to write; it must not exist.")],
     as_json: Json = False,
 ) -> None:
-    from crowdfl.storage.backup import BackupSource, write_backup
+    from crowdfl.services.folders.backups import source_of
+    from crowdfl.storage.backup import write_backup
 
-    role, found = _service(settings)
-    secret = found.passphrase_file  # wherever it is, by whatever name: no archive has it
-    left_out = () if secret is None else (secret.resolve(),)
-    source = BackupSource(role, found.data, settings.resolve().name, found.database_url, left_out)
+    source, elsewhere = source_of(settings)
     with _progress(source.size(), "backing up", quiet=as_json) as on_bytes:
         manifest = write_backup(source, target.absolute(), on_bytes)
     size = target.stat().st_size
     files = len(manifest.files)
-    out = [f"not in the archive, keep it elsewhere: {path}" for path in (*source.left_out(), *_elsewhere(found))]
-    text = f"{target}: {role}, {files} files, {size:,} bytes. Keep it as secret as the role's folder."
-    value = {"archive": str(target), "role": role, "files": files, "bytes": size, "notes": out}
+    out = [f"not in the archive, keep it elsewhere: {path}" for path in elsewhere]
+    text = f"{target}: {source.role}, {files} files, {size:,} bytes. Keep it as secret as the role's folder."
+    value = {"archive": str(target), "role": source.role, "files": files, "bytes": size, "notes": out}
     show(value, text, *marked(out), as_json=as_json)
 
 
@@ -64,6 +63,13 @@ def restore(
             "--unchanged", help="The role has not run since the backup was made, as when it moves: nothing is in doubt."
         ),
     ] = False,
+    settings: Annotated[
+        Path | None,
+        typer.Option(
+            help="The settings to run with here, in place of the archive's: another database, bucket, guard or address. "
+            "Paths in it count from the role's folder."
+        ),
+    ] = None,
     database: Annotated[
         str | None,
         typer.Option(
@@ -71,101 +77,80 @@ def restore(
             "Without its password."
         ),
     ] = None,
+    bucket: Annotated[
+        str | None,
+        typer.Option(help="The bucket that is written, where the archive's settings name one: s3://NAME/PREFIX."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
+    from crowdfl.services.folders.backups import bucket_words, place_of, put_back, require_named, restoring_role
     from crowdfl.services.http.auth import Tokens
-    from crowdfl.storage import migrations
-    from crowdfl.storage.backup import restoring
-    from crowdfl.storage.database_copy import url_words
-    from crowdfl.storage.settings_file import SERVICES, read_service
 
     if not archive.is_file():
         raise SettingsError(f"there is no archive at {archive}")
     target = folder.absolute()
     with (
         _progress(archive.stat().st_size, "restoring", quiet=as_json) as on_bytes,
-        restoring(archive, target, on_bytes) as (manifest, place, put),
+        restoring_role(archive, target, settings, on_bytes) as (manifest, found, put),
     ):
-        if manifest.role not in SERVICES:
-            raise SettingsError(f"the archive is of {manifest.role!r}, which is not a role of this program")
-        found = read_service(SERVICES[manifest.role], place / manifest.settings)
-        url = found.database_url
-        _require_database(url, found, database)
-        migrations.require_known(manifest.revision)
-        put(url)
-        migrations.upgrade(url)
-        if not unchanged:
-            _mark_restored(found)
+        if settings is None:
+            named = place_of(found) if database == found.database_url else database
+            require_named("database", None if found.database is None else place_of(found), named)
+            require_named("bucket", bucket_words(found), bucket)
+        put_back(found, put, unchanged=unchanged)
     taken = datetime.fromtimestamp(manifest.taken_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     start = f"crowdfl {manifest.role} serve {folder / manifest.settings}"
-    written = url_words(url) if found.database else str(folder / "state.db")
+    written = place_of(found) if found.database else str(folder / "state.db")
+    into = ", the objects in ".join(filter(None, (written, bucket_words(found))))
     peers = {name: peer.url for name, peer in found if isinstance(peer, PeerSettings)}
     holders = [f"{entry.name} ({entry.role})" for entry in Tokens(target / "tokens.json").entries()]
     text = (
-        f"{folder}: {manifest.role} as of {taken}, the database at {written}.\n"
+        f"{folder}: {manifest.role} as of {taken}, the database at {into}.\n"
         f"Peers: {', '.join(f'{name} at {url_}' for name, url_ in peers.items()) or 'none'}. "
         f"Tokens are valid of: {', '.join(holders) or 'nobody'}.\n"
         f"If that is as it should be, start it with `{start}`"
     )
     notes = [] if unchanged else [*_AFTER[manifest.role], _ALWAYS]
     value = {"folder": str(folder), "role": manifest.role, "taken_at": manifest.taken_at, "notes": notes}
-    value |= {"database": written, "files": sorted(manifest.files), "peers": peers, "tokens": holders}
-    show(value, text, *marked(notes), as_json=as_json)
+    value |= {"database": written, "bucket": bucket_words(found), "files": sorted(manifest.files)}
+    show(value | {"peers": peers, "tokens": holders}, text, *marked(notes), as_json=as_json)
 
 
-def _require_database(url: str, settings: ServiceSettings, named: str | None) -> None:
-    """Settings in an archive may name any database, so that the operator must: whoever could alter the archive is not asked."""
-    from crowdfl.storage.database_copy import url_words
+def drill(
+    settings: SettingsPath,
+    backups: Annotated[Path, typer.Argument(help="The folder with the role's backups, whose newest is tried, or one.")],
+    hours: Annotated[float, typer.Option(min=0.0, help="How old the newest backup may be.")] = 26.0,
+    scratch: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where the copy is made, which holds keys and is deleted; the system's place for such files."
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    from crowdfl.cli.waiting import waiting
+    from crowdfl.services.drill import drill as tried
 
-    if settings.database is None and named is None:
-        return
-    if named not in (url, url_words(url)):
-        raise BackupRefused(
-            f"the archive's settings name the database {url_words(url)}: if that is the one to write, say so with "
-            f"--database {url_words(url)}. Nothing is changed"
-        )
-
-
-def _service(path: Path) -> tuple[str, ServiceSettings]:
-    from crowdfl.storage.settings_file import SERVICES, read_service, read_settings, role_in
-
-    found = read_settings(path)
-    if "host" not in found:
-        raise SettingsError(f"{path} is not the settings of KGC, SP or CSP: copy other folders as they are")
-    role = role_in(found)
-    if role not in SERVICES:
-        raise SettingsError(f"{path} is of the role {role!r}: backups are of {', '.join(SERVICES)}")
-    return role, read_service(SERVICES[role], path)
+    with waiting("restoring in a scratch place", quiet=as_json), _ended_by_signals():
+        found = tried(settings, backups, hours * 3600, scratch)
+    wrong = [Text.assemble(("Wrong:", "red"), f" {one}") for one in found.wrong]
+    show(found.shown(), "\n".join(found.words()), *wrong, as_json=as_json)
+    if found.wrong:
+        raise typer.Exit(1)
 
 
-def _elsewhere(settings: ServiceSettings) -> list[str]:
-    """Files that the settings name outside of the role's folder."""
-    peers = [peer.token for _, peer in settings if isinstance(peer, PeerSettings)]
-    bucket, guard = (settings.s3, settings.guard) if isinstance(settings, ComputingSettings) else (None, None)
-    named = [settings.certificate, settings.key, settings.ca, guard, *peers]
-    folder = settings.data.resolve()
-    outside = [str(path) for path in named if path is not None and not path.resolve().is_relative_to(folder)]
-    return outside + ([] if bucket is None else [f"s3://{bucket.bucket}/{bucket.prefix}"])
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """What a supervisor stops cleans up as well."""
 
+    def end(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
 
-def _mark_restored(settings: ServiceSettings) -> None:
-    """Whatever may have happened since the backup is in doubt; a guard that lies elsewhere says what has."""
-    from crowdfl.roles.restored import mark_restored_sp
-    from crowdfl.services.run import give_guard_up
-    from crowdfl.storage.sql import SqlStore
-
-    if isinstance(settings, SpSettings):
-        with closing(SqlStore(settings.database_url)) as store:
-            mark_restored_sp(store, time.time())
-    if isinstance(settings, ComputingSettings) and _is_guard_archived(settings):
-        give_guard_up(settings)
-
-
-def _is_guard_archived(settings: ComputingSettings) -> bool:
-    """A guard inside the role's folder was set back with it, whatever names it and whichever disk it is on."""
-    if settings.guard is None:
-        return settings.s3 is None
-    return settings.guard.resolve().is_relative_to(settings.data.resolve())
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

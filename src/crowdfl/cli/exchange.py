@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True)
 _Part = Annotated[Path, typer.Argument(help="The other's public part, such as sp.public.json.")]
+_REKEYED = {"kgc": "SP, CSP and each requester", "sp": "KGC, CSP and each requester"}
 RELOAD = "If the service runs, have it read this again: kill -HUP its process."
 
 
@@ -104,6 +105,29 @@ def token(
     typer.echo(
         f"Let {service} run `crowdfl exchange accept ... --replace --overlap 24`, then come back with --use: until then the "
         "token that it knows stays in use."
+    )
+
+
+@app.command()
+def rekey(settings: SettingsPath) -> None:
+    """Make another signing key of KGC's or SP's, where the one in use has leaked: docs/leaked-keys.md."""
+    from crowdfl.services.folders.role_folder import RoleFolder
+    from crowdfl.storage.atomic import signing_key
+
+    own = RoleFolder(settings)
+    if own.role not in _REKEYED:
+        raise SettingsError(f"{own.role} has no signing key that can be replaced: docs/leaked-keys.md says what to do")
+    key = own.folder / "signing.key"
+    if not key.exists():
+        raise KeyFileMissing(f"there is no {key}: the service makes one when it starts")
+    before = signing_key(key).public.hex()
+    leaked = own.folder / f"signing.key.leaked-{before[:8]}"
+    os.replace(key, leaked)
+    signing_key(key)
+    _tell_own(own, own.known_url(), as_json=False)
+    typer.echo(
+        f"The old key is {leaked}: its signatures count for nobody who has accepted the new one. Stop the service; let "
+        f"{_REKEYED[own.role]} run `crowdfl exchange accept ... --replace` and restart; then start it again."
     )
 
 

@@ -75,6 +75,11 @@ _COMMANDS = {
         "Put a role back from an archive, into an empty folder and an empty database. Then start it.",
         "fastapi",
     ),
+    "drill": _Place(
+        "cli.backup:drill",
+        "Restore a role's newest backup in a scratch place, start it there without a network, and say what would be lost.",
+        "fastapi",
+    ),
 }
 # What another package adds, for one the laboratory, which stands beside this package in a clone.
 _ADDED = {point.name: point for point in entry_points(group="crowdfl.commands")}

@@ -109,12 +109,14 @@ def _grouped(version: str) -> str:
 
 
 def _header_lines(connect: list[str]) -> str:
+    from crowdfl.services.http.app_factory import TLS_ALONE
     from crowdfl.web.pages import phone_headers
 
     for origin in connect:
         if not is_origin(origin):
             raise SettingsError(f"--connect {origin}: expected an origin such as https://host:7102")
-    return "".join(f"{name}: {value}\n" for name, value in phone_headers(tuple(connect)).items())
+    headers = {**phone_headers(tuple(connect)), "Strict-Transport-Security": TLS_ALONE}
+    return "".join(f"{name}: {value}\n" for name, value in headers.items())
 
 
 def _base(url: str) -> str:

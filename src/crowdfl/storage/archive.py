@@ -34,7 +34,6 @@ class Manifest:
     program: str  # the version that made it
     taken_at: float
     settings: str  # the name of the settings file in the role's folder
-    database: str  # its kind
     revision: str | None  # of its tables
     files: Mapping[str, str] = field(default_factory=dict)  # SHA-256 by name
     form: int = _FORM
@@ -54,7 +53,7 @@ class Manifest:
             raise BackupDamaged(
                 f"the archive is of form {manifest.form!r}, this program reads {_FORM}: update the program"
             )
-        texts = (manifest.role, manifest.program, manifest.settings, manifest.database, manifest.revision or "")
+        texts = (manifest.role, manifest.program, manifest.settings, manifest.revision or "")
         if not all(isinstance(text, str) for text in texts) or not isinstance(manifest.files, dict):
             raise BackupDamaged("the archive's manifest is not of the documented form")
         return manifest
@@ -82,10 +81,16 @@ class ArchiveWriter:
                 return False
             raise
         with open(descriptor, "rb") as file:
-            reader = _Hashing(file, self._on_bytes)
-            self._tar.addfile(_member(name, os.fstat(descriptor).st_size), reader)
-        self.digests[name] = reader.digest.hexdigest()
+            self.add_open(name, file)
         return True
+
+    def add_open(self, name: str, file: IO[bytes]) -> None:
+        """All of what was opened, from its first byte."""
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        reader = _Hashing(file, self._on_bytes)
+        self._tar.addfile(_member(name, size), reader)
+        self.digests[name] = reader.digest.hexdigest()
 
     def finish(self, manifest: Manifest) -> None:
         data = manifest.to_bytes()
@@ -165,7 +170,20 @@ def _require_free(target: Path) -> None:
         raise BackupRefused(f"{target.parent} is not a folder")
 
 
+def read_manifest(archive: Path) -> Manifest:
+    """What an archive says about itself; its files are not compared with it."""
+    return _read(archive, lambda _tar, _member: "")[0]
+
+
 def _unpack(archive: Path, folder: Path, on_bytes: OnBytes) -> Manifest:
+    manifest, found = _read(archive, lambda tar, member: _extract(tar, member, folder, on_bytes))
+    if found != dict(manifest.files):
+        raise BackupDamaged(f"{archive} was altered: its files are not those that its manifest names")
+    return manifest
+
+
+def _read(archive: Path, take: Callable[[tarfile.TarFile, tarfile.TarInfo], str]) -> tuple[Manifest, Mapping[str, str]]:
+    """The manifest, and what `take` makes of each file."""
     found: dict[str, str] = {}
     manifest = None
     try:
@@ -176,14 +194,12 @@ def _unpack(archive: Path, folder: Path, on_bytes: OnBytes) -> Manifest:
                 if member.name == _MANIFEST:
                     manifest = Manifest.parse(_small(tar, member))
                 else:
-                    found[member.name] = _extract(tar, member, folder, on_bytes)
+                    found[member.name] = take(tar, member)
     except (tarfile.TarError, EOFError, UnicodeError) as wrong:
         raise BackupDamaged(f"{archive} is truncated, altered, or not a backup: {type(wrong).__name__}") from None
     if manifest is None:
         raise BackupDamaged(f"{archive} is truncated, or not a backup: its manifest is missing")
-    if found != dict(manifest.files):
-        raise BackupDamaged(f"{archive} was altered: its files are not those that its manifest names")
-    return manifest
+    return manifest, found
 
 
 def _small(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:

@@ -1,29 +1,25 @@
-"""A database copied while it is in use, and put back: SQLite by its online backup, PostgreSQL by pg_dump and pg_restore.
+"""A database copied while it is in use, and put back: PostgreSQL or SQLite into an SQLite file, and that into either.
 
-The copy is of one moment: all of every transaction that was committed by then, and nothing else.
+The copy is of one moment: all of every transaction that was committed by then, and nothing else. Tables are read off the
+database, whatever state of the program they are of.
 """
 
 import contextlib
 import os
 import shutil
 import sqlite3
-import subprocess
-from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import sqlalchemy as sa
 
-from crowdfl.errors import BackupDamaged, BackupError, BackupRefused, BackupToolMissing
-from crowdfl.storage.database import open_engine, reading
+from crowdfl.errors import BackupDamaged, BackupError, BackupRefused
+from crowdfl.storage.database import named_errors, open_engine, writing
 from crowdfl.storage.tables import metadata
 
-_PG_FOLDER = Path("/usr/lib/postgresql")
 _TABLES = (*metadata.tables, "alembic_version")
-_SECRETS = ("password", "sslpassword", "passfile")  # never on a command line, which others can read
-
-
-def kind_of(url: str) -> str:
-    return sa.make_url(url).get_backend_name()
+_SECRETS = ("password", "sslpassword", "passfile")  # never shown, nor typed where others can read it
+_ROWS = 1000  # at a time
+_NAMED = ("", "-wal", "-shm")  # what one SQLite database is kept in
 
 
 def file_of(url: str) -> Path | None:
@@ -40,22 +36,90 @@ def url_words(url: str) -> str:
 
 
 def copy_database(url: str, target: Path) -> None:
-    """Copy it to a file of its owner's alone, which must not be there yet."""
+    """Copy it to an SQLite file of its owner's alone, which must not be there yet."""
     os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     source = file_of(url)
     if source is not None:
         _copy_sqlite(source, target)
-    else:
-        _dump_postgresql(url, target)
+        return
+    engine = open_engine(url)
+    try:
+        # A snapshot: what others commit meanwhile is not in it.
+        how = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        with named_errors(engine), engine.connect().execution_options(**how) as found, _plain(target).begin() as copy:
+            _copy_tables(found, copy)
+    finally:
+        engine.dispose()
 
 
 def put_database(url: str, copy: Path) -> None:
     """Put a copy where the URL says; nothing may be there. Completely or not at all."""
+    _require_whole(copy)
     target = file_of(url)
     if target is not None:
         _put_sqlite(copy, target)
-    else:
-        _restore_postgresql(url, copy)
+        return
+    engine = open_engine(url)
+    try:
+        with writing(engine) as connection, _plain(copy).connect() as found:
+            if taken := sorted(set(sa.inspect(connection).get_table_names()) & set(_TABLES)):
+                raise BackupRefused(f"the database has a table {taken[0]!r} already: name an empty one")
+            _copy_tables(found, connection)
+    finally:
+        engine.dispose()
+
+
+def _plain(path: Path) -> sa.Engine:
+    """One file and no log beside it."""
+    return sa.create_engine(f"sqlite:///{path}", hide_parameters=True, poolclass=sa.NullPool)
+
+
+def _copy_tables(source: sa.Connection, target: sa.Connection) -> None:
+    known = sorted(set(sa.inspect(source).get_table_names()) & set(_TABLES))
+    if "tasks" not in known:
+        raise BackupError("the database has no tables of this program: start the role once")
+    found, made = sa.MetaData(), sa.MetaData()
+    found.reflect(source, only=known)
+    for table in found.sorted_tables:
+        _made_like(table, made)
+    made.create_all(target)
+    for name, table in made.tables.items():
+        rows = source.execution_options(yield_per=_ROWS).execute(sa.select(found.tables[name]))
+        for part in rows.mappings().partitions():
+            target.execute(sa.insert(table), [dict(row) for row in part])
+        _count_on(table, target)
+
+
+def _made_like(table: sa.Table, into: sa.MetaData) -> sa.Table:
+    """The same table for either kind of database."""
+    known = metadata.tables.get(table.name)
+    columns = [
+        sa.Column(
+            one.name,
+            sa.Float(53)
+            if isinstance(one.type, sa.Float)
+            else one.type.as_generic(),  # each kind has a name of its own
+            primary_key=one.primary_key,
+            nullable=one.nullable,
+            autoincrement=known is not None and one.name in known.c and known.c[one.name].autoincrement is True,
+        )
+        for one in table.columns
+    ]
+    unique = [one for one in table.constraints if isinstance(one, sa.UniqueConstraint)]
+    constraints = [sa.UniqueConstraint(*one.columns.keys(), name=one.name) for one in unique]
+    indexes = [sa.Index(one.name, *one.columns.keys(), unique=one.unique) for one in table.indexes]
+    return sa.Table(table.name, into, *columns, *constraints, *indexes)
+
+
+def _count_on(table: sa.Table, connection: sa.Connection) -> None:
+    """Where PostgreSQL numbers rows itself, it goes on after those that were put there."""
+    column = table.autoincrement_column
+    if column is None or connection.dialect.name != "postgresql":
+        return
+    last = connection.execute(sa.select(sa.func.max(column))).scalar()
+    if last is not None:
+        sequence = sa.func.pg_get_serial_sequence(f'"{table.name}"', column.name)
+        connection.execute(sa.select(sa.func.setval(sequence, last)))
 
 
 def _copy_sqlite(source: Path, target: Path) -> None:
@@ -74,95 +138,21 @@ def _copy_sqlite(source: Path, target: Path) -> None:
         raise BackupError(f"{source} is damaged ({found}): repair it, or restore an earlier backup")
 
 
-def _put_sqlite(copy: Path, target: Path) -> None:
-    if any(Path(f"{target}{companion}").exists() for companion in ("", "-wal", "-shm")):
-        raise BackupRefused(f"there is a database at {target} already: move it away first")
+def _require_whole(copy: Path) -> None:
     try:
         with contextlib.closing(sqlite3.connect(copy)) as found:
             found.execute("SELECT count(*) FROM tasks").fetchone()
     except sqlite3.Error as wrong:
         raise BackupDamaged(f"the archive's database cannot be read: {wrong}") from None
-    for companion in ("-wal", "-shm"):
+    for companion in _NAMED[1:]:
         Path(f"{copy}{companion}").unlink(missing_ok=True)
+
+
+def _put_sqlite(copy: Path, target: Path) -> None:
+    if any(Path(f"{target}{companion}").exists() for companion in _NAMED):
+        raise BackupRefused(f"there is a database at {target} already: move it away first")
     # Copied: it may go to another file system.
     with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file, open(copy, "rb") as found:
         shutil.copyfileobj(found, file)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _dump_postgresql(url: str, target: Path) -> None:
-    """The tables of the schema that the role works in, and nothing else of the database."""
-    with _inspected(url) as (schema, there):
-        tables = [table for table in _TABLES if table in there]
-    if not tables:
-        raise BackupError("the database has no tables of this program: start the role once")
-    chosen = [f'--table="{schema}"."{table}"' for table in tables]
-    how = ("--format=custom", "--no-owner", "--no-privileges", f"--file={target}")
-    run_tool("pg_dump", url, (*how, *chosen))
-
-
-def _restore_postgresql(url: str, copy: Path) -> None:
-    with _inspected(url) as (schema, there):
-        taken = sorted(there & set(_TABLES))
-    if taken:
-        raise BackupRefused(f"the database has a table {taken[0]!r} already: name an empty one in the settings")
-    how = ("--single-transaction", "--exit-on-error", "--no-owner", "--no-privileges", f"--schema={schema}")
-    run_tool("pg_restore", url, (*how, str(copy)))
-    with _inspected(url) as (schema, there):
-        if "tasks" not in there:
-            raise BackupRefused(f"the backup is of another schema than {schema!r}: restore it into one of that name")
-
-
-@contextlib.contextmanager
-def _inspected(url: str) -> Iterator[tuple[str, set[str]]]:
-    """The schema that a role would work in, and the tables there."""
-    engine = open_engine(url)
-    try:
-        with reading(engine) as connection:
-            schema = connection.execute(sa.text("SELECT current_schema()")).scalar()
-            yield str(schema), set(sa.inspect(connection).get_table_names(schema))
-    finally:
-        engine.dispose()
-
-
-def run_tool(name: str, url: str, arguments: Sequence[str]) -> None:
-    where, secret = _connection(url)
-    # A program of the system's package, and arguments from the operator's own settings; no shell reads them.
-    done = subprocess.run(  # noqa: S603
-        [_tool(name), f"--dbname={where}", "--no-password", *arguments],
-        env=os.environ | secret,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        said = [line for line in done.stderr.splitlines() if line.strip()]
-        raise BackupError(f"{name} failed: {said[-1] if said else f'status {done.returncode}'}")
-
-
-def _tool(name: str) -> str:
-    found = shutil.which(name)
-    places = sorted(_PG_FOLDER.glob(f"*/bin/{name}"), key=lambda path: path.parent.parent.name.zfill(4))
-    if found is None and not places:
-        raise BackupToolMissing(
-            f"{name} is not on PATH: install PostgreSQL's client programs, of the server's version or a newer one"
-        )
-    return found or str(places[-1])
-
-
-def _connection(url: str) -> tuple[str, Mapping[str, str]]:
-    """How libpq reaches it, without secrets; and those, for its environment."""
-    parsed = sa.make_url(url)
-    found = {
-        name: str(value) for name, value in parsed.translate_connect_args(username="user", database="dbname").items()
-    }
-    found |= {name: value if isinstance(value, str) else ",".join(value) for name, value in parsed.query.items()}
-    names = {"password": "PGPASSWORD", "passfile": "PGPASSFILE"}
-    secret = {names[name]: found[name] for name in names if name in found}
-    return " ".join(f"{name}={_quoted(value)}" for name, value in found.items() if name not in _SECRETS), secret
-
-
-def _quoted(value: str) -> str:
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

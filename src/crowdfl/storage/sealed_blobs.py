@@ -18,7 +18,7 @@ from crowdfl.crypto.randomness import secret_bytes
 from crowdfl.errors import Conflict, KeyFileDamaged, PassphraseError
 from crowdfl.roles.ports import Blobs
 
-_SEALING = "sealing"
+SEALING = "sealing"
 _MAGIC = b"CFLS\x01"
 _SALT = 16
 _HEAD = len(_MAGIC) + 1 + _SALT  # the work factor, and the salt
@@ -39,7 +39,7 @@ _Keys = TypeVar("_Keys", bound=KeyBlobs)
 
 def require_open(blobs: _Keys) -> _Keys:
     """The same, unless a passphrase is needed to read them."""
-    if blobs.has(_SEALING):
+    if blobs.has(SEALING):
         raise PassphraseError(f"{blobs.folder} is sealed: name the file of its passphrase, `passphrase_file`")
     return blobs
 
@@ -51,13 +51,13 @@ class SealedBlobs:
         self._blobs = blobs
         self.has, self.delete, self.clear = blobs.has, blobs.delete, blobs.clear
         self.remove_unfinished = blobs.remove_unfinished
-        if not blobs.has(_SEALING):
+        if not blobs.has(SEALING):
             self._begin(passphrase, work_factor)
-        told = blobs.get(_SEALING)  # another process may have begun at the same moment: what is there counts
+        told = blobs.get(SEALING)  # another process may have begun at the same moment: what is there counts
         if len(told) < _HEAD or not told.startswith(_MAGIC) or not 0 < told[len(_MAGIC)] <= _LARGEST_WORK_FACTOR:
-            raise KeyFileDamaged(f"{blobs.folder / _SEALING} was altered; restore it from a backup")
+            raise KeyFileDamaged(f"{blobs.folder / SEALING} was altered; restore it from a backup")
         self._cipher = _cipher_from(passphrase, told[_HEAD - _SALT : _HEAD], told[len(_MAGIC)])
-        self._open(_SEALING, told[_HEAD:], told[:_HEAD])
+        self._open(SEALING, told[_HEAD:], told[:_HEAD])
 
     def put(self, name: str, data: bytes) -> None:
         if not self.has(name):
@@ -83,7 +83,7 @@ class SealedBlobs:
         return io.BytesIO(self.get(name))
 
     def listing(self, inside: str = "") -> dict[str, float]:
-        return {name: written for name, written in self._blobs.listing(inside).items() if name != _SEALING}
+        return {name: written for name, written in self._blobs.listing(inside).items() if name != SEALING}
 
     def _begin(self, passphrase: str, work_factor: int) -> None:
         if self._blobs.listing():
@@ -94,7 +94,7 @@ class SealedBlobs:
         nonce = secret_bytes(_NONCE)
         proof = _cipher_from(passphrase, head[-_SALT:], work_factor).encrypt(nonce, b"", head)
         with contextlib.suppress(Conflict):  # another process has begun
-            self._blobs.put(_SEALING, head + nonce + proof)
+            self._blobs.put(SEALING, head + nonce + proof)
 
     def _seal(self, name: str, data: bytes) -> bytes:
         nonce = secret_bytes(_NONCE)

@@ -2,14 +2,22 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from crowdfl.cli.output import Json, show
 from crowdfl.cli.waiting import waiting
 
+if TYPE_CHECKING:
+    from crowdfl.cli.doctor.check import DoctorCheck
+
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
+
+
+def _may_cause_the_rest(check: "DoctorCheck") -> bool:
+    """A full disk: databases and files beside it fail in ways that name something else."""
+    return check.verdict == "fail" and check.what.endswith("disk")
 
 
 def doctor(
@@ -31,6 +39,7 @@ def doctor(
             from crowdfl.cli.doctor.role import role_checks  # the services' packages may be what is missing
 
             found += role_checks(path)
+    found.sort(key=_may_cause_the_rest, reverse=True)
     failed = any(check.verdict == "fail" for check in found)
     table = Table("", "what", "found", "what to do", show_lines=False)
     for check in found:

@@ -38,7 +38,7 @@ def machine_checks(folder: Path) -> Iterator[DoctorCheck]:
     yield _watch_data()
     yield _threads()
     yield _entropy()
-    yield _space(folder)
+    yield space(folder)
     yield _sync(folder)
 
 
@@ -78,12 +78,15 @@ def _entropy() -> DoctorCheck:
     return ok("entropy", "the system's generator answers")
 
 
-def _space(folder: Path) -> DoctorCheck:
+def space(folder: Path, otherwise: str = "name an existing folder with --folder") -> DoctorCheck:
+    """Of the disk with this folder: bytes, and names for files."""
     try:
-        free = shutil.disk_usage(folder).free
+        free, names = shutil.disk_usage(folder).free, os.statvfs(folder)
     except OSError as problem:
-        return fail("disk", f"{folder}: {problem.strerror}", "name an existing folder with --folder")
+        return fail("disk", f"{folder}: {problem.strerror}", otherwise)
     found = f"{free / _GIB:.1f} GiB free"
+    if names.f_files and not names.f_favail:
+        return fail("disk", f"{found}, and no name is left for a file", "delete files: uploads are refused")
     if free < _GIB // 10:
         return fail("disk", found, "free some space: uploads are refused when the disk is full")
     return warn("disk", found, "free some space: a round keeps every upload") if free < _GIB else ok("disk", found)

@@ -13,6 +13,7 @@ from crowdfl.cli.doctor.check import ONCE, DoctorCheck, checked, fail, ok, warn
 from crowdfl.cli.doctor.credentials import requester_credentials, server_credentials
 from crowdfl.cli.doctor.held import held_checks
 from crowdfl.cli.doctor.looks import looks_checks
+from crowdfl.cli.doctor.machine import space
 from crowdfl.errors import (
     CrowdFLError,
     GuardMissing,
@@ -51,6 +52,7 @@ def role_checks(path: Path) -> list[DoctorCheck]:
 
 
 def _server(settings: ServiceSettings) -> Iterator[DoctorCheck]:
+    yield space(settings.data, "correct the path of the settings file")
     yield _permissions(settings.data)
     yield checked("database", lambda: _database(settings))
     yield from held_checks(settings)

@@ -54,7 +54,8 @@ def _connected(address: PushAddress) -> socket.socket:
 def post(address: PushAddress, headers: dict[str, str], body: bytes) -> int:
     """The status of the answer; nothing else of it is read, and no redirection followed."""
     connected = _connected(address)
-    watchdog = threading.Timer(_PATIENCE, _cut, [connected])  # one that answers byte by byte ends too
+    watched = connected.dup()  # the same connection: TLS takes the other name of it over
+    watchdog = threading.Timer(_PATIENCE, _cut, [watched])  # one that answers byte by byte ends too
     watchdog.start()
     connection = http.client.HTTPConnection(address.host, address.port)
     try:
@@ -65,6 +66,7 @@ def post(address: PushAddress, headers: dict[str, str], body: bytes) -> int:
         return connection.getresponse().status
     finally:
         watchdog.cancel()
+        watched.close()
         connected.close()
 
 

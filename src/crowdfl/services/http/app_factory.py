@@ -47,6 +47,7 @@ from crowdfl.text import printable
 from crowdfl.version import __version__
 
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
+TLS_ALONE = "max-age=31536000"  # seconds that a browser calls this host in no other way, nor past a wrong certificate
 _PAGES_SEND = ("Authorization", "Content-Type", DIGEST_HEADER, PROTOCOL_HEADER)
 _PAGES_READ = ("Date", "Retry-After", PROTOCOL_HEADER, REQUEST_ID_HEADER)
 _REMEMBERED = 7200  # seconds that a browser need not ask again: the most that browsers accept
@@ -173,6 +174,8 @@ class RequestMiddleware:
                 headers[REQUEST_ID_HEADER], headers[PROTOCOL_HEADER] = request_id, PROTOCOL
                 headers.setdefault("Cache-Control", "no-store")
                 headers.setdefault("X-Content-Type-Options", "nosniff")  # no upload becomes a page of this origin
+                if scope["scheme"] == "https" and asked.get("host", "").partition(":")[0] != "localhost":
+                    headers["Strict-Transport-Security"] = TLS_ALONE
             await send(message)
 
         try:
