@@ -268,6 +268,10 @@ class DocumentError(CampaignError):
     """A signed document is not what it should be."""
 
 
+class FormTooNew(DocumentError):
+    """A document of a later form than this version reads: update it."""
+
+
 class UnknownTask(CampaignError):
     """There is no such task here."""
 

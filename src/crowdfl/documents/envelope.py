@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Self
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from crowdfl.crypto.signing import SigningKey, verify
+from crowdfl.documents.forms import completed, numbered
 from crowdfl.errors import DocumentError, FormatError
 
 _LONGEST = 1_000_000  # characters
@@ -82,6 +83,10 @@ def encode_for_signing(kind: str, payload: str) -> bytes:
     return b"DSSEv1 %d %b %d %b" % (len(name), name, len(body), body)
 
 
+def compact_json(body: dict[str, Any]) -> str:
+    return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
 def to_base64url(data: bytes) -> str:
     """Without padding."""
     return urlsafe_b64encode(data).rstrip(b"=").decode()
@@ -114,7 +119,8 @@ class Document:
     task: str
 
     def sign(self, key: SigningKey) -> str:
-        return Envelope.sign(self.kind, self._adapter().dump_json(self).decode(), key).text
+        body = numbered(self.kind, self._adapter().dump_python(self, mode="json"))
+        return Envelope.sign(self.kind, compact_json(body), key).text
 
     @classmethod
     def open(cls, text: str, signer: bytes) -> Self:
@@ -126,9 +132,9 @@ class Document:
     @classmethod
     def read(cls, envelope: Envelope) -> Self:
         """What it says; `open` says who signed it."""
-        envelope.body()
+        body = completed(cls.kind, envelope.body())
         try:
-            found: Self = cls._adapter().validate_json(envelope.payload)
+            found: Self = cls._adapter().validate_json(json.dumps(body))
         except ValidationError as wrong:
             raise refusal(cls.kind, wrong) from None
         return found

@@ -114,6 +114,9 @@ export class CampaignError extends CrowdFLError {}
 /** A signed document is not what it should be. */
 export class DocumentError extends CampaignError {}
 
+/** A document of a later form than this page reads: the page is old. */
+export class FormTooNew extends DocumentError {}
+
 /** There is no such task here. */
 export class UnknownTask extends CampaignError {}
 

@@ -15,6 +15,7 @@ export default {
     SealBroken: "Eine verschlossene Nachricht lässt sich nicht öffnen: Sie ist nicht für dieses Telefon, oder sie wurde verändert.",
     BadSignature: "Eine Unterschrift stimmt nicht. Machen Sie nicht weiter. Sagen Sie es der Person, die Sie eingeladen hat.",
     DocumentError: "Die Unterlagen dieser Kampagne sind nicht, was sie sein sollten. Machen Sie nicht weiter. Sagen Sie es der Person, die Sie eingeladen hat.",
+    FormTooNew: "Diese Seite ist zu alt, um die Unterlagen dieser Kampagne zu lesen. Schließen Sie alle Tabs dieser Seite, und öffnen Sie sie neu.",
     ProtocolError: "Die Kampagne kann hier nicht weitergehen.",
     NothingToContribute: "Es ist zu wenig aufgenommen, um etwas zu senden.",
     TooFewParticipants: "Ein Durchschnitt dieser Kampagne kann von weniger Menschen sein, als Sie akzeptieren.",

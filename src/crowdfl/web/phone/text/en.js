@@ -15,6 +15,7 @@ export default {
     SealBroken: "A locked message cannot be opened: it is not for this phone, or it was altered.",
     BadSignature: "A signature is wrong. Do not go on. Tell whoever invited you.",
     DocumentError: "The papers of this campaign are not what they should be. Do not go on. Tell whoever invited you.",
+    FormTooNew: "This page is too old to read the papers of this campaign. Close every tab of this page, then open it again.",
     ProtocolError: "The campaign cannot go on here.",
     NothingToContribute: "Too little is recorded to send anything.",
     TooFewParticipants: "An average of this campaign may be of fewer people than you accept.",

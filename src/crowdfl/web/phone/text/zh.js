@@ -15,6 +15,7 @@ export default {
     SealBroken: "一条加密消息无法打开：它不是发给这部手机的，或者被改动过。",
     BadSignature: "签名不正确。请不要继续，并告诉邀请您的人。",
     DocumentError: "此活动的文件不正确。请不要继续，并告诉邀请您的人。",
+    FormTooNew: "本页面太旧，无法读取此活动的文件。请关闭本页面的所有标签页，然后重新打开。",
     ProtocolError: "活动无法在这里继续。",
     NothingToContribute: "录制的内容太少，没有可发送的内容。",
     TooFewParticipants: "此活动的平均值可能来自比您接受的更少的人。",
