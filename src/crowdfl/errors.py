@@ -470,6 +470,10 @@ class StoreTooNew(StoreError):
     """A newer program has changed the database: update this one."""
 
 
+class StoreUnreadable(StoreError):
+    """This version could not read something after its migrations: nothing was changed."""
+
+
 class BackupError(CrowdFLError):
     """A backup cannot be made or restored."""
 

@@ -73,6 +73,12 @@ class Envelope:
         return body
 
 
+def kind_of(text: str) -> str | None:
+    """Of a document; None of any other text."""
+    header = _HEADER.match(text)
+    return None if header is None else header[1]
+
+
 def encode_for_signing(kind: str, payload: str) -> bytes:
     """DSSE's pre-authentication encoding: lengths before type and payload, so that neither can be taken for the other."""
     try:

@@ -49,6 +49,9 @@ class Limits:
         return max(self.longest, self.max_count * width + 4096 + self.max_entries * 8)
 
 
+_NEWEST: dict[int, int] = {}  # forms, by kind
+
+
 def added(form: int, before: Any) -> Any:  # noqa: ANN401 -- as `field`
     """A field that a kind has from this form on."""
     return field(default=before, metadata={"form": form})
@@ -64,6 +67,7 @@ class Message:
 
     def __init_subclass__(cls, *, kind: int = 0, form: int = _FIRST, repr: bool = True) -> None:
         cls.kind, cls.form = kind, form
+        _NEWEST[kind] = form
         dataclass(frozen=True, repr=repr)(cls)
 
     def to_bytes(self) -> bytes:
@@ -115,6 +119,14 @@ class Message:
         if place != len(data):
             raise TrailingBytes(f"{len(data) - place} bytes after the end of a {cls.__name__}")
         return bodies
+
+    @staticmethod
+    def require_known(data: bytes) -> None:
+        """Of bytes that begin as a message does: that this program reads such."""
+        if data[:4] == _MAGIC and len(data) >= _HEADER.size and not _FIRST <= data[4] <= _NEWEST.get(data[5], 0):
+            raise UnsupportedVersion(
+                f"a message of kind {data[5]} and form {data[4]}, which this program does not read"
+            )
 
     @staticmethod
     def kind_of(data: bytes) -> int:

@@ -197,6 +197,9 @@ export class WrongProtocol extends ServiceError {}
 /** Plain HTTP is allowed on loopback only, and only where the settings ask for it. */
 export class PlainHttpRefused extends ServiceError {}
 
+/** A newer program has changed the database: this page is old. */
+export class StoreTooNew extends CrowdFLError {}
+
 /** The service has no room left on its disk. */
 export class StorageFull extends ServiceError {
   passes = true;

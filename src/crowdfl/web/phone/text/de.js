@@ -47,6 +47,7 @@ export default {
     LearningError: "Mit den Aufnahmen lässt sich nicht trainieren.",
     KeysLost: "Dieser Browser bewahrt keine Schlüssel auf. Verlassen Sie das private Fenster oder den Blockierungsmodus, oder nehmen Sie einen anderen Browser.",
     StoreUnavailable: "Dieser Browser lässt die Seite jetzt nichts speichern. Öffnen Sie sie neu.",
+    StoreTooNew: "Diese Seite ist älter als das, was sie in diesem Browser aufbewahrt. Schließen Sie alle Tabs dieser Seite, und öffnen Sie sie neu.",
     StorageFull: "Es ist kein Platz mehr, um etwas zu speichern. Löschen Sie etwas, und öffnen Sie die Seite neu.",
     ServiceError: "Die Plattform hat das abgelehnt.",
     NotAuthenticated: "Die Plattform erkennt dieses Telefon nicht.",

@@ -47,6 +47,7 @@ export default {
     LearningError: "The recordings cannot be used for training.",
     KeysLost: "This browser does not keep keys. Leave the private window or the lockdown mode, or use another browser.",
     StoreUnavailable: "This browser does not let the page store anything now. Open it again.",
+    StoreTooNew: "This page is older than what it keeps in this browser. Close every tab of this page, then open it again.",
     StorageFull: "There is no room left to store anything. Delete something, then open this page again.",
     ServiceError: "The platform refused this.",
     NotAuthenticated: "The platform does not recognise this phone.",

@@ -47,6 +47,7 @@ export default {
     LearningError: "这些录制内容无法用于训练。",
     KeysLost: "此浏览器无法保存密钥。请离开无痕窗口或锁定模式，或换用其他浏览器。",
     StoreUnavailable: "浏览器现在不允许本页面保存内容。请重新打开。",
+    StoreTooNew: "本页面比它保存在此浏览器中的内容旧。请关闭本页面的所有标签页，然后重新打开。",
     StorageFull: "没有可用的存储空间。请删除一些内容，然后重新打开本页面。",
     ServiceError: "平台拒绝了此操作。",
     NotAuthenticated: "平台无法识别这部手机。",
