@@ -426,7 +426,7 @@ def _letters(data: bytes) -> str:
 
 
 def _document(kind: str, body: dict[str, str | int | float], signer: str) -> str:
-    payload, name = json.dumps(body, separators=(",", ":")), f"application/vnd.crowdfl.{kind}+json"
+    payload, name = json.dumps({"form": 1, **body}, separators=(",", ":")), f"application/vnd.crowdfl.{kind}+json"
     signature = _raw_keys(signer)[0].sign(f"DSSEv1 {len(name)} {name} {len(payload)} {payload}".encode())
     return f"crowdfl {kind} {_letters(signature)} {payload}"
 

@@ -54,7 +54,14 @@ def sign(payload: str) -> bytes:
 
 def payload_of(**changes: Json) -> str:
     key = LINK.public_key().public_bytes_raw().hex()
-    usual: dict[str, Json] = {"task": TASK, "number": NUMBER, "device": 1, "key": key, "expires": 2000000000.25}
+    usual: dict[str, Json] = {
+        "form": 1,
+        "task": TASK,
+        "number": NUMBER,
+        "device": 1,
+        "key": key,
+        "expires": 2000000000.25,
+    }
     return json.dumps(usual | changes)
 
 

@@ -89,7 +89,7 @@ def envelope(kind: str, payload: str, signature: bytes) -> str:
 
 def signed(kind: str, payload: Body | str, signer: str) -> str:
     """A document; a payload that is given as text is signed as it is."""
-    text = payload if isinstance(payload, str) else json.dumps(payload)
+    text = payload if isinstance(payload, str) else json.dumps({"form": 1, **payload})
     return envelope(kind, text, signing(signer).sign(encoded(kind, text)))
 
 
@@ -126,6 +126,7 @@ GERMAN: Body = {
 
 def definition(**changes: Json) -> Body:
     body: Body = {
+        "form": 1,
         "purpose": "Tell sitting from walking",
         "terms": "Data stay on the phone.",
         "readers": "the requester",
@@ -224,7 +225,13 @@ def bad_definitions() -> list[Json]:
         ("a field more", json.dumps(definition(more="is refused"))),
         ("a field less", json.dumps({name: value for name, value in definition().items() if name != "terms"})),
     ]
+    payloads += [("no form", json.dumps({name: value for name, value in definition().items() if name != "form"}))]
     wrong: list[tuple[str, Json]] = [
+        ("form", 0),
+        ("form", 1.5),
+        ("form", "1"),
+        ("form", True),
+        ("form", None),
         ("purpose", 7),
         ("terms", None),
         ("readers", ["all"]),
@@ -250,6 +257,8 @@ def bad_definitions() -> list[Json]:
     ]
     payloads += [(f"{name} {json.dumps(value)}", json.dumps(definition(**{name: value}))) for name, value in wrong]
     cases += [(name, signed("definition", text, "requester"), "DocumentError") for name, text in payloads]
+    later = json.dumps({"form": 2, "nothing": "that anybody knows", "requester": public("requester")})
+    cases += [("a later form", signed("definition", later, "requester"), "FormTooNew")]
     return [{"name": name, "text": text, "error": error} for name, text, error in cases]
 
 
@@ -311,6 +320,7 @@ def cases(kind: str, body: Body, signer: str, changes: Iterable[tuple[str, Json]
     ]
     bad += [
         ("a field more", signed(kind, body | {"more": 1}, signer), "DocumentError"),
+        ("a later form", signed(kind, {**body, "form": 2}, signer), "FormTooNew"),
         ("signed by another", signed(kind, body, "somebody"), "BadSignature"),
         ("another task", fine.replace("0123", "3210", 1), "BadSignature"),
         ("another kind", signed(f"{kind}-", body, signer), "DocumentError"),
@@ -395,7 +405,7 @@ def pay() -> Body:
     task, who, to = hashlib.sha256(b"task").hexdigest(), name_of("participant"), "Ann, room 3 (\u4e2d)"
     keys = {"signing": public("participant"), "payer": payer().public_key().public_bytes_raw().hex()}
     body = {"task": task, "who": who, **keys, "counter": "2", "way": "text", "to": to}
-    payload = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    payload = json.dumps({"form": 1, **body}, ensure_ascii=False, separators=(",", ":"))
     return {
         "estimates": estimates,
         "destinations": DESTINATIONS,

@@ -268,6 +268,10 @@ class DocumentError(CampaignError):
     """A signed document is not what it should be."""
 
 
+class FormTooNew(DocumentError):
+    """A document of a later form than this version reads: update it."""
+
+
 class UnknownTask(CampaignError):
     """There is no such task here."""
 
@@ -464,6 +468,10 @@ class StoreOutdated(StoreError):
 
 class StoreTooNew(StoreError):
     """A newer program has changed the database: update this one."""
+
+
+class StoreUnreadable(StoreError):
+    """This version could not read something after its migrations: nothing was changed."""
 
 
 class BackupError(CrowdFLError):

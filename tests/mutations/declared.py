@@ -1772,6 +1772,33 @@ CROWD = (
         CROWDS + "test_data_as_a_function_of_the_name_is_loaded_for_who_is_drawn_alone",
     ),
 )
+A_FORM = "tests/roles/test_forms.py::"
+FORMS = (
+    off(
+        "a later form",
+        "documents/forms.py",
+        "form > newest(kind)",
+        A_FORM + "test_an_invitation_file_of_a_later_form_is_refused",
+    ),
+    off(
+        "a field of a later form",
+        "documents/forms.py",
+        "name in table and not may_be_there",
+        A_FORM + "test_form_1_has_no_field_of_form_2",
+    ),
+    off(
+        "a later form of a message",
+        "protocols/messages.py",
+        "form < _FIRST or (kind == cls.kind and form > cls.form)",
+        A_FORM + "test_a_message_of_a_later_form_is_refused_by_name",
+    ),
+    instead(
+        "the form it came in",
+        "protocols/messages.py",
+        Text("data[4] != cls.form", "False"),
+        A_FORM + "test_a_message_of_an_earlier_form_is_read_and_its_signature_holds",
+    ),
+)
 MUTATIONS: dict[str, tuple[Mutation, ...]] = {
     "steps of CSP": STEPS_OF_CSP,
     "sizes": SIZES,
@@ -1791,5 +1818,6 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
     "phones": PHONES,
     "evidence": EVIDENCE,
     "crowds": CROWD,
+    "forms": FORMS,
 }
 """By what they are about."""

@@ -125,7 +125,7 @@ def test_another_version_is_refused(cls, servers):
     data = bytearray(example(cls, servers).to_bytes())
     for version in (1, 3):
         data[4] = version
-        with pytest.raises(UnsupportedVersion, match=f"version {version}"):
+        with pytest.raises(UnsupportedVersion, match=f"form {version}"):
             cls.from_bytes(bytes(data), limits_of(servers))
 
 

@@ -70,6 +70,11 @@ _COMMANDS = {
         "Write a role's database, files and keys to one archive. The role may run meanwhile.",
         "fastapi",
     ),
+    "upgrade": _Place(
+        "cli.upgrade:upgrade",
+        "Bring a role's database to this version: everything is read first, then a backup is written. Stop the service before.",
+        "fastapi",
+    ),
     "restore": _Place(
         "cli.backup:restore",
         "Put a role back from an archive, into an empty folder and an empty database. Then start it.",

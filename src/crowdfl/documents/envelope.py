@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Self
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from crowdfl.crypto.signing import SigningKey, verify
+from crowdfl.documents.forms import completed, numbered
 from crowdfl.errors import DocumentError, FormatError
 
 _LONGEST = 1_000_000  # characters
@@ -72,6 +73,12 @@ class Envelope:
         return body
 
 
+def kind_of(text: str) -> str | None:
+    """Of a document; None of any other text."""
+    header = _HEADER.match(text)
+    return None if header is None else header[1]
+
+
 def encode_for_signing(kind: str, payload: str) -> bytes:
     """DSSE's pre-authentication encoding: lengths before type and payload, so that neither can be taken for the other."""
     try:
@@ -80,6 +87,10 @@ def encode_for_signing(kind: str, payload: str) -> bytes:
         raise DocumentError(f"this {kind} holds half of a character, which UTF-8 cannot hold") from None
     name = f"application/vnd.crowdfl.{kind}+json".encode()
     return b"DSSEv1 %d %b %d %b" % (len(name), name, len(body), body)
+
+
+def compact_json(body: dict[str, Any]) -> str:
+    return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def to_base64url(data: bytes) -> str:
@@ -114,7 +125,8 @@ class Document:
     task: str
 
     def sign(self, key: SigningKey) -> str:
-        return Envelope.sign(self.kind, self._adapter().dump_json(self).decode(), key).text
+        body = numbered(self.kind, self._adapter().dump_python(self, mode="json"))
+        return Envelope.sign(self.kind, compact_json(body), key).text
 
     @classmethod
     def open(cls, text: str, signer: bytes) -> Self:
@@ -126,9 +138,9 @@ class Document:
     @classmethod
     def read(cls, envelope: Envelope) -> Self:
         """What it says; `open` says who signed it."""
-        envelope.body()
+        body = completed(cls.kind, envelope.body())
         try:
-            found: Self = cls._adapter().validate_json(envelope.payload)
+            found: Self = cls._adapter().validate_json(json.dumps(body))
         except ValidationError as wrong:
             raise refusal(cls.kind, wrong) from None
         return found

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from crowdfl.crypto.signing import SigningKey
-from crowdfl.documents.envelope import Document, Envelope, refusal
+from crowdfl.documents.envelope import Document, Envelope, compact_json, refusal
+from crowdfl.documents.forms import completed, numbered
 from crowdfl.errors import CrowdFLError, DocumentError, KeyMismatch, SettingsError
 from crowdfl.learning.models.forms import from_safetensors
 from crowdfl.learning.models.shape import ModelShape, Weights
@@ -26,6 +27,7 @@ from crowdfl.settings import (
     TextsSettings,
 )
 
+_KIND = "definition"
 _KEY_BYTES = 32
 _Seconds = Annotated[float, Field(ge=0, le=1e12)]
 _DateOrNone = Annotated[int, Field(ge=0, le=LAST_DATE)]  # of a draft, as a model's file keeps it
@@ -129,7 +131,8 @@ class Definition:
         return from_safetensors(self.shape, data)
 
     def body(self) -> dict[str, Any]:
-        return {
+        """In the newest form, whichever it was signed in."""
+        said = {
             "purpose": self.purpose,
             "terms": self.terms,
             "readers": self.readers,
@@ -148,18 +151,19 @@ class Definition:
             "recruiter": self.recruiter.hex(),
             "training": dict(self.training),
         }
+        return numbered(_KIND, said)
 
     def sign(self, key: SigningKey) -> str:
         try:
-            payload = json.dumps(self.body(), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+            payload = compact_json(self.body())
         except (TypeError, ValueError, RecursionError) as wrong:
             raise DocumentError(f"this definition holds what JSON cannot: {wrong}") from None
-        return Envelope.sign("definition", payload, key).text
+        return Envelope.sign(_KIND, payload, key).text
 
     @classmethod
     def open(cls, text: str) -> "Definition":
         """A definition, signed by the requester it names; made twice, it is the same task."""
-        envelope = Envelope.parse(text, "definition")
+        envelope = Envelope.parse(text, _KIND)
         definition = cls.from_body(envelope.body())
         envelope.verify(definition.requester)
         if definition.recruiter == definition.requester:
@@ -171,8 +175,9 @@ class Definition:
 
     @classmethod
     def from_body(cls, body: dict[str, Any]) -> "Definition":
+        said = completed(_KIND, body)
         try:
-            found = dict(_DefinitionBody.model_validate(body))
+            found = dict(_DefinitionBody.model_validate(said))
             arrays = found.pop("arrays")
             shape = ModelShape(tuple(name for name, _ in arrays), tuple(tuple(sides) for _, sides in arrays))
             settings = _whole(TaskSettings, found["settings"])
@@ -184,7 +189,7 @@ class Definition:
                 **found | read | {name: bytes.fromhex(found[name]) for name in ("requester", "payer", "recruiter")}
             )
         except ValidationError as wrong:
-            raise refusal("definition", wrong) from None
+            raise refusal(_KIND, wrong) from None
         except CrowdFLError as wrong:
             raise DocumentError(f"this definition does not stand: {wrong}") from None
 

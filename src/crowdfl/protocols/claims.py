@@ -107,7 +107,7 @@ class Claim(Message, kind=19):
     @property
     def statement(self) -> bytes:
         """What the participant signs: everything."""
-        return b"crowdfl claim 4" + replace(self, signature=b"").to_bytes()
+        return b"crowdfl claim 4" + self.unsigned()
 
 
 class ShownClaim(Message, kind=29):
@@ -149,7 +149,7 @@ class PayStatement(Message, kind=89, repr=False):
 
     @property
     def statement(self) -> bytes:
-        return b"crowdfl pay statement 1" + replace(self, signature=b"").to_bytes()
+        return b"crowdfl pay statement 1" + self.unsigned()
 
     @classmethod
     def open(cls, data: bytes, csp_key: bytes) -> "PayStatement":
@@ -211,7 +211,7 @@ class PlaceNote(Message, kind=98, repr=False):
 
     @property
     def statement(self) -> bytes:
-        return b"crowdfl place 1" + replace(self, signature=b"").to_bytes()
+        return b"crowdfl place 1" + self.unsigned()
 
     @classmethod
     def made(cls, task: str, who: str, destination: bytes, counter: int, signing: SigningKey) -> "PlaceNote":
@@ -230,7 +230,7 @@ class PlaceKept(Message, kind=99, repr=False):
 
     @property
     def statement(self) -> bytes:
-        return b"crowdfl place kept 1" + replace(self, signature=b"").to_bytes()
+        return b"crowdfl place kept 1" + self.unsigned()
 
 
 class KeptPlace(Message, kind=100, repr=False):
@@ -258,7 +258,7 @@ class Unclaimed(Message, kind=102, repr=False):
 
     @property
     def attested(self) -> bytes:
-        return b"crowdfl unclaimed 1" + replace(self, signature=b"").to_bytes()
+        return b"crowdfl unclaimed 1" + self.unsigned()
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,15 @@
-"""Messages: frozen dataclasses with a kind and a version byte, and one codec for all of them.
+"""Messages: frozen dataclasses with a kind and the number of its form, and one codec for all of them.
 
-The form is `CFLM`, version, kind, then each field behind its length, in the order of the class. Lengths are checked before
+The form is `CFLM`, number, kind, then each field behind its length, in the order of the class. Lengths are checked before
 memory is taken; vectors inside are checked number by number before anything computes on them.
+
+The first form of each kind is 2. A later one only adds fields, last and with what they are in earlier forms as their default:
+`class Word(Message, kind=57, form=3)` and `more: int = added(3, 0)`. A message that was read is written in the form it came in.
 """
 
 import struct
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import Field, dataclass, field, fields
 from functools import lru_cache
 from types import UnionType
 from typing import Any, ClassVar, Self, dataclass_transform, get_type_hints
@@ -17,7 +21,7 @@ from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
 from crowdfl.errors import FormatError, LimitExceeded, TrailingBytes, Truncated, UnsupportedVersion
 
 _MAGIC = b"CFLM"
-_VERSION = 2
+_FIRST = 2
 _HEADER = struct.Struct(">4sBB")
 _LENGTH = struct.Struct(">I")
 HEADER_BYTES, LENGTH_BYTES = _HEADER.size, _LENGTH.size
@@ -46,29 +50,43 @@ class Limits:
         return max(self.longest, self.max_count * width + 4096 + self.max_entries * 8)
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+_NEWEST: dict[int, int] = {}  # forms, by kind
+
+
+def added(form: int, before: Any) -> Any:  # noqa: ANN401 -- as `field`
+    """A field that a kind has from this form on."""
+    return field(default=before, metadata={"form": form})
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field, added))
 @dataclass(frozen=True)
 class Message:
     """A message: `class Question(Message, kind=40)` and its fields make a frozen dataclass; a kind is never used twice."""
 
     kind: ClassVar[int] = 0
+    form: ClassVar[int] = _FIRST  # the newest; of a message that was read, its own
 
-    def __init_subclass__(cls, *, kind: int = 0, repr: bool = True) -> None:
-        cls.kind = kind
+    def __init_subclass__(cls, *, kind: int = 0, form: int = _FIRST, repr: bool = True) -> None:
+        cls.kind, cls.form = kind, form
+        _NEWEST[kind] = form
         dataclass(frozen=True, repr=repr)(cls)
 
     def to_bytes(self) -> bytes:
-        return b"".join(part if isinstance(part, bytes | memoryview) else part[:] for part in self._parts())
+        return _joined(self._parts({}))
+
+    def unsigned(self) -> bytes:
+        """What a message is signed over: all of it, with an empty signature."""
+        return _joined(self._parts({"signature": b""}))
 
     def to_long(self) -> Long:
-        """The same, without a copy of fields that are long."""
-        found = Joined(self._parts())
+        """The same as `to_bytes`, without a copy of fields that are long."""
+        found = Joined(self._parts({}))
         return found if len(found) > LONG_BYTES else found[:]
 
-    def _parts(self) -> list[Long]:
-        parts: list[Long] = [_HEADER.pack(_MAGIC, _VERSION, self.kind)]
-        for part in fields(self):
-            value = getattr(self, part.name)
+    def _parts(self, changed: Mapping[str, object]) -> list[Long]:
+        parts: list[Long] = [_HEADER.pack(_MAGIC, self.form, self.kind)]
+        for part in _fields_of(type(self), self.form):
+            value = changed.get(part.name, getattr(self, part.name))
             body = value if isinstance(value, Joined | Part) else _encode(value)
             parts += [_LENGTH.pack(len(body)), body]
         return parts
@@ -77,7 +95,11 @@ class Message:
     def from_bytes(cls, data: Long, limits: Limits) -> Self:
         """A field that may be long stays where it lies."""
         hints = _hints(cls)  # type: ignore[arg-type]  # a class is hashable
-        return cls(*(_decode(body, hints[name], limits) for name, body in cls._bodies(data, limits.max_field).items()))
+        bodies = cls._bodies(data, limits.max_field).items()
+        found = cls(**{name: _decode(body, hints[name], limits) for name, body in bodies})
+        if (form := data[4:5][0]) != cls.form:
+            object.__setattr__(found, "form", form)
+        return found
 
     @classmethod
     def require_form(cls, data: Long) -> None:
@@ -88,27 +110,48 @@ class Message:
     def _bodies(cls, data: Long, longest: int) -> "dict[str, memoryview | Part]":
         if len(data) < _HEADER.size:
             raise Truncated(f"{len(data)} bytes are not a message")
-        magic, version, kind = _HEADER.unpack_from(data[: _HEADER.size])
+        magic, form, kind = _HEADER.unpack_from(data[: _HEADER.size])
         if magic != _MAGIC:
             raise FormatError("these bytes are not a CrowdFL message")
-        if version != _VERSION:
-            raise UnsupportedVersion(f"a message of version {version}; this program speaks version {_VERSION}")
+        if form < _FIRST or (kind == cls.kind and form > cls.form):
+            raise UnsupportedVersion(
+                f"a {cls.__name__} of form {form}; this program reads forms {_FIRST} to {cls.form}"
+            )
         if kind != cls.kind:
             raise FormatError(f"a message of kind {kind} where {cls.__name__} is expected")
         view = memoryview(data) if isinstance(data, bytes | bytearray | memoryview) else Part(data, 0, len(data))
         place = _HEADER.size
         bodies = {}
-        for part in fields(cls):
+        for part in _fields_of(cls, form):
             bodies[part.name], place = _next(view, place, longest)
         if place != len(data):
             raise TrailingBytes(f"{len(data) - place} bytes after the end of a {cls.__name__}")
         return bodies
 
     @staticmethod
+    def require_known(data: Long) -> None:
+        """Of bytes that begin as a message does: that this program reads such."""
+        head = data[: _HEADER.size]
+        if head[:4] == _MAGIC and len(head) == _HEADER.size and not _FIRST <= head[4] <= _NEWEST.get(head[5], 0):
+            raise UnsupportedVersion(
+                f"a message of kind {head[5]} and form {head[4]}, which this program does not read"
+            )
+
+    @staticmethod
     def kind_of(data: Long) -> int:
         if len(data) < _HEADER.size:
             raise Truncated(f"{len(data)} bytes are not a message")
         return data[: _HEADER.size][5]
+
+
+def _joined(parts: Sequence[Long]) -> bytes:
+    return b"".join(part if isinstance(part, bytes | memoryview) else part[:] for part in parts)
+
+
+@lru_cache(maxsize=512)
+def _fields_of(kind: type[Message], form: int) -> tuple[Field[Any], ...]:
+    """Those that this form has."""
+    return tuple(part for part in fields(kind) if part.metadata.get("form", _FIRST) <= form)
 
 
 class RoundRequest(Message):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from crowdfl.documents.forms import completed_file
 from crowdfl.documents.signed import Definition
 from crowdfl.documents.task_summary import plan_lines, reward_lines, text_lines
 from crowdfl.effects import nothing_words, require_effect, require_training_effect
@@ -81,7 +82,7 @@ def defined(
     `learner` and `loss` name code that the requester agrees to run, where the task has such. `initial` holds the arrays to
     start from; of people's functions, and of code that is not named here, they say what the model is.
     """
-    task = TaskFile.parse(found, place)
+    task = TaskFile.parse(completed_file(TaskFile, found, place), place)
     settings, given = _settings(task, place)
     claim_window = _CLAIM_WINDOW if task.claim_window is None else task.claim_window
     if settings.budget is None and task.claim_window is not None:

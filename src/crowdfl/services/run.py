@@ -70,7 +70,7 @@ from crowdfl.settings import (
     ServiceSettings,
     SpSettings,
 )
-from crowdfl.storage import migrations
+from crowdfl.storage import migrations, upgrading
 from crowdfl.storage.atomic import push_key, signing_key
 from crowdfl.storage.database import open_engine
 from crowdfl.storage.database_copy import file_of
@@ -158,6 +158,16 @@ class _Folder(Background):
         self.blobs.require_own()
 
 
+class _Tables(Background):
+    """A process whose database another version has migrated is not ready, and its supervisor ends it."""
+
+    def __init__(self, store: SqlStore) -> None:
+        self._store = store
+
+    def check(self) -> None:
+        self._store.check_tables()
+
+
 class _Resources(Background):
     """What is closed when the service ends; most of it was opened with the app."""
 
@@ -203,7 +213,7 @@ def open_kgc(settings: KgcSettings) -> FastAPI:
     retention = KgcRetention(store, bundles, kgc.clock, sp_key=settings.sp_key)
     reloads = Reloads(logs.get("kgc"), settings)
     pins = _pins(settings, reloads)
-    background = (_Resources(store.close), reloads, _sweeping("kgc", retention.sweep))
+    background = (_Resources(store.close), _Tables(store), reloads, _sweeping("kgc", retention.sweep))
     app = kgc_app.create_app(
         kgc, _tokens(settings), folder=folder, pins=pins, retention=retention, background=background
     )
@@ -242,7 +252,7 @@ def open_csp(settings: CspSettings, observer: Observer | None = None) -> FastAPI
         forget=csp.drop,
     )
     closing = _Resources(store.close, kgc.service.close, close)
-    background = (closing, files, reloads, _sweeping("csp", retention.sweep), peers)
+    background = (closing, _Tables(store), files, reloads, _sweeping("csp", retention.sweep), peers)
     pins = _pins(settings, reloads)
     app = csp_app.create_app(
         csp,
@@ -326,6 +336,7 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
             close,
             starting=checker.start,
         ),
+        _Tables(store),
         files,
         reloads,
         steps,
@@ -427,10 +438,10 @@ def open_csp_books(settings: CspSettings) -> Iterator[CspBooks]:
 
 @contextlib.contextmanager
 def open_retention(
-    settings: ServiceSettings, *, upgrade: bool = True
+    settings: ServiceSettings,
 ) -> Iterator[SpRetention | CspRetention | KgcRetention]:
     """What a role holds, beside its running service: names and counts, so that no passphrase is needed."""
-    with contextlib.closing(SqlStore(_database(settings, upgrade=upgrade))) as store:
+    with contextlib.closing(SqlStore(_database(settings))) as store:
         keys, clock = kept(settings, "keys"), SystemClock()
         if isinstance(settings, KgcSettings):
             yield KgcRetention(store, keys, clock)
@@ -460,7 +471,7 @@ def _store(settings: ServiceSettings) -> SqlStore:
     def tell(failure: StoreUnavailable, seconds: float) -> None:
         logs.get(role).warning("waiting for the database", seconds=round(seconds, 1), **logs.described(failure))
 
-    retry(partial(migrations.upgrade, url), _DATABASE, StoreUnavailable, passing=lambda _: has_server, tell=tell)
+    retry(partial(upgrading.upgrade, url), _DATABASE, StoreUnavailable, passing=lambda _: has_server, tell=tell)
     return SqlStore(url, logs.events(role))
 
 
@@ -503,11 +514,13 @@ def guard_exposure(settings: ComputingSettings) -> str | None:
     )
 
 
-def _database(settings: ServiceSettings, *, upgrade: bool = True) -> str:
-    """Its URL, of the newest form."""
-    if upgrade:
-        migrations.upgrade(settings.database_url)
-    return settings.database_url
+def _database(settings: ServiceSettings) -> str:
+    """Its URL, for a command beside the service: an empty one is made, and an older one is left to `crowdfl upgrade`."""
+    url = settings.database_url
+    if migrations.revision_of(url) is None:
+        migrations.upgrade(url)
+    migrations.check(url)
+    return url
 
 
 def _tokens(settings: ServiceSettings) -> Tokens:

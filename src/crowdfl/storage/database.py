@@ -11,18 +11,19 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
-from sqlalchemy import URL, Connection, StaticPool, create_engine, event, make_url, text
+from sqlalchemy import URL, Connection, StaticPool, Table, create_engine, event, inspect, make_url, text
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import ArgumentError, DataError, NoSuchModuleError, SQLAlchemyError, StatementError
 
-from crowdfl.errors import CrowdFLError, FormatError, StoreExposed, StoreOutdated, StoreUnavailable
+from crowdfl.errors import CrowdFLError, FormatError, StoreExposed, StoreOutdated, StoreTooNew, StoreUnavailable
 from crowdfl.retry import Backoff, retry
 from crowdfl.roles.ports import Events, ignore_event
+from crowdfl.storage import tables
 from crowdfl.storage.atomic import require_owner_only
 from crowdfl.storage.tables import metadata
 
@@ -31,6 +32,7 @@ _SHORT_PATIENCE = 1  # seconds to wait for readers where a later try does as wel
 _CONNECTIONS = 20  # kept open, and as many again in a rush: a service answers on 40 threads
 _WRITERS_LOCK = 0x43464C  # PostgreSQL advisory lock: one writer at a time, as SQLite has it
 _READING = "crowdfl_reading"
+_REVISION = text("SELECT version_num FROM alembic_version")
 _PG_FULL, _PG_NO_TABLE, _PG_NO_COLUMN = "53100", "42P01", "42703"
 
 
@@ -48,6 +50,7 @@ class Database:
         self._local = threading.local()
         self._process = os.getpid()
         self._memory = _MemoryConnection(self.engine) if url is None else None
+        self._is_migrated: bool | None = None if url is not None else False
         # One that nobody closed lets go when it is collected; at the very end the system does that anyway.
         weakref.finalize(self, _let_go, self.engine, self._process).atexit = False
 
@@ -59,6 +62,23 @@ class Database:
             for statement in _statements():
                 c.exec_driver_sql(statement)
         return made
+
+    @classmethod
+    def on(cls, connection: Connection) -> Self:
+        """Inside a transaction of somebody else's, for this thread, whose changes it sees."""
+        found = cls(connection.engine.url.render_as_string(hide_password=False))
+        found._local.connection, found._local.events = connection, []
+        return found
+
+    def check_tables(self) -> None:
+        """`StoreTooNew` as soon as another version has migrated them."""
+        with self._read() as c:
+            self._require_same_tables(c)
+
+    def rows(self, table: Table) -> Iterator[Mapping[str, Any]]:
+        """All of a table, as they are."""
+        with self._read() as c:
+            yield from c.execute(table.select()).mappings()
 
     def create_tables(self) -> None:
         """For tests and temporary stores; `migrations.upgrade` makes the others."""
@@ -94,6 +114,7 @@ class Database:
             return
         events: list[tuple[str, dict[str, object]]] = []
         with writing(self.engine) if self._memory is None else self._memory.writing() as connection:
+            self._require_same_tables(connection)
             self._local.connection, self._local.events = connection, events
             try:
                 yield connection
@@ -111,6 +132,16 @@ class Database:
             return contextlib.nullcontext(open_one)
         return reading(self.engine) if self._memory is None else self._memory
 
+    def _require_same_tables(self, connection: Connection) -> None:
+        """A process that still runs when another version has migrated the database writes nothing more."""
+        if self._is_migrated is None:  # not in tests, whose tables come from nowhere
+            self._is_migrated = inspect(connection).has_table("alembic_version")
+        if self._is_migrated and (found := connection.execute(_REVISION).scalar()) != tables.REVISION:
+            raise StoreTooNew(
+                f"the database is at {found}, and this process works with {tables.REVISION}: another version runs on it. Stop "
+                "this process"
+            )
+
     def _tell(self, event: str, **fields: object) -> None:
         """Inside `_write`."""
         self._local.events.append((event, fields))
@@ -127,6 +158,14 @@ class Database:
         """What was deleted leaves the log of writes too; inside a transaction, whoever commits next does that."""
         if self._open_one() is None and self._memory is None:
             truncate_log(self.engine)
+
+
+def revision_in(connection: Connection) -> str | None:
+    """As Alembic keeps it; None of a database without."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    found: str | None = connection.execute(_REVISION).scalar()
+    return found
 
 
 def _let_it_be(_moment: str) -> None:

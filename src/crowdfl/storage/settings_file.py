@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from crowdfl.documents.forms import completed_file
 from crowdfl.errors import SettingsError
 from crowdfl.schema import Settings, SettingsTable, settable, table_of, types_of
 from crowdfl.settings import (
@@ -65,7 +66,7 @@ def _where(path: Path) -> str:
 
 def read_file(model: type[_Model], path: Path, **given: Any) -> _Model:  # noqa: ANN401 -- checked by the model
     """The settings in a TOML file, and what the program adds; paths in the file are relative to its folder."""
-    found = read_settings(path)
+    found = completed_file(model, read_settings(path), path)
     try:
         return model.parse(_located(model, found, path.resolve().parent), path, **given)
     except SettingsError as wrong:

@@ -13,6 +13,7 @@ from sqlalchemy.types import TypeDecorator
 
 from crowdfl.errors import FormatError
 
+REVISION = "0001"  # of these tables: the newest in `migrations/versions`
 metadata = sa.MetaData()
 _LONGEST_NAME = 64  # characters of a task, a person, an invitation, a request
 _LARGEST = 2**31 - 1

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from crowdfl.documents.forms import form_line
 from crowdfl.effects import idle_settings
 from crowdfl.schema import settable
 from crowdfl.settings import FUNCTIONS, PlanSettings, TaskFile, TaskSettings, TrainingSettings
@@ -32,7 +33,7 @@ def task_file_text(
     paid = {} if settings.budget is None else {"claim_window": _WEEK}
     said = {**_TO_SAY, "readers": readers_of(settings.profile), **paid, **words}
     return (
-        f"{head}{template_text(TaskFile, said)}"
+        f"{head}{form_line(TaskFile)}{template_text(TaskFile, said)}"
         f"{_settings_text(settings)}"
         f"\n[plan]\n{template_text(PlanSettings, plan or {})}"
         f"\n[training]\n{template_text(TrainingSettings, dict(OF_FUNCTIONS) | dict(training))}"

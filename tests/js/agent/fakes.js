@@ -167,7 +167,7 @@ export class FakePlatform {
     const texts = { consent: { version: consent, text: consent && "We measure." }, language: "en", texts: { de: { consent: "Wir messen." } } };
     const plan = { unused_pay: "0.25" };
     const body = { purpose: "walking", rounds_until: ROUNDS_UNTIL, claims_until: claimsUntil, payer: "ab", recruiter: this.options.listed ? "cd" : "", settings, plan, training: { epochs: 1 }, who: {}, ...texts };
-    return `crowdfl definition S ${JSON.stringify(body)}`;
+    return `crowdfl definition S ${JSON.stringify({ form: 1, ...body })}`;
   }
 
   /** @param {string} who */
@@ -288,7 +288,7 @@ export class FakePlatform {
 
 /** @param {number} round @param {string} who @param {string} digest */
 export function receiptOf(round, who, digest, unused = false) {
-  return `crowdfl receipt S ${JSON.stringify({ task: TASK, round, who, digest, late: false, unused })}`;
+  return `crowdfl receipt S ${JSON.stringify({ form: 1, task: TASK, round, who, digest, late: false, unused })}`;
 }
 
 /** Fresh at every call, as a seed must be. */
@@ -315,7 +315,7 @@ const SIMPLE = {
   placeNote: async () => null,
   takesPlace: (/** @type {string} */ invitation) => invitation.includes("replaces"),
   signConsent: async (/** @type {any} */ { task, body }, /** @type {any} */ keys, /** @type {number} */ at, language = "") =>
-    `crowdfl consent S ${JSON.stringify({ task, version: body.consent.version, language, at, who: keys.who })}`,
+    `crowdfl consent S ${JSON.stringify({ form: 1, task, version: body.consent.version, language, at, who: keys.who })}`,
   checkConsentReceipt: async (/** @type {string} */ receipt, /** @type {unknown} */ _key, /** @type {any} */ { consent }) => {
     if (receipt !== `receipt of ${consent}`) throw new DocumentError("not for this consent");
   },

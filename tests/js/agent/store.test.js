@@ -6,8 +6,8 @@ import { IDBFactory, IDBKeyRange } from "fake-indexeddb";
 
 import { Forgotten } from "#web/phone/protocol/errors.js";
 import { Store, openStore } from "#web/phone/agent/store.js";
-import { IndexedDbTables } from "#web/phone/agent/tables.js";
-import { KeysLost, StorageFull, StoreUnavailable } from "#web/phone/protocol/errors.js";
+import { IndexedDbTables, MIGRATIONS } from "#web/phone/agent/tables.js";
+import { KeysLost, StorageFull, StoreTooNew, StoreUnavailable } from "#web/phone/protocol/errors.js";
 import { newKeys } from "#web/phone/protocol/keys.js";
 import { openSealed, sealTo, sign, verify } from "#web/phone/protocol/seal.js";
 import { FakePhone, FakePlatform, Fuse, TASK } from "./fakes.js";
@@ -192,4 +192,29 @@ test("a campaign runs over IndexedDB, tab after tab", async () => {
   for (const at of [20, 40, 60]) await phone.open(new Fuse(at)).run().catch(() => {});
   assert.equal(await phone.open().run(), "ended");
   assert.deepEqual([...phone.platform.seen.values()].map((bodies) => bodies.size), [1, 1]);
+});
+
+/** What a later page adds: a table of its own, and another form of what is there. @type {import("#web/phone/agent/tables.js").Migration[]} */
+const LATER = [...MIGRATIONS, (database, transaction) => {
+  database.createObjectStore("more");
+  transaction.objectStore("blobs").put("later", [TASK, "form"]);
+}];
+
+test("a later page takes storage over with all that is in it, and an old tab says that it is old", async () => {
+  const old = new Store(new IndexedDbTables("test", factory));
+  await old.open(TASK, INVITATION);
+  const later = new Store(new IndexedDbTables("test", factory, LATER)); // the old tab lets go
+  assert.equal(await later.get(TASK, "form"), "later");
+  assert.deepEqual(await later.get(TASK, "invitation"), INVITATION);
+  await assert.rejects(old.get(TASK, "invitation"), StoreTooNew);
+  assert.equal(await later.get(TASK, "form"), "later");
+});
+
+test("storage that is new has every step behind it, and a step that fails leaves it as it was", async () => {
+  assert.equal(await new Store(new IndexedDbTables("test", factory, LATER)).get(TASK, "form"), "later");
+  factory = new IDBFactory();
+  await tab().open(TASK, INVITATION);
+  const broken = new IndexedDbTables("test", factory, [...MIGRATIONS, (_, transaction) => transaction.abort()]);
+  await assert.rejects(broken.get(["blobs", TASK, "invitation"]), StoreUnavailable);
+  assert.deepEqual(await tab().get(TASK, "invitation"), INVITATION);
 });

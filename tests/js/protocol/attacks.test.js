@@ -328,7 +328,7 @@ test("KGC's answer is for this request alone", async () => {
   const kgc = await newKeys();
   const own = await newKeys();
   const [letters, body] = [ENROLMENT.ticket.slice(0, 43), JSON.parse(ENROLMENT.ticket.slice(ENROLMENT.ticket.indexOf("{")))];
-  const invited = (/** @type {object} */ changes = {}) => `${letters} crowdfl invitation S ${JSON.stringify({ ...body, ...changes })}`;
+  const invited = (/** @type {object} */ changes = {}) => `${letters} crowdfl invitation S ${JSON.stringify({ form: 1, ...body, ...changes })}`;
   const info = await enrolmentRequest(id, invited(), own);
   const certificate = { task: id, who: own.who, invitation: info.invitation, request: info.request };
   const answered = async (/** @type {Record<string, string>} */ body, { signer = kgc, context = info.context } = {}) => {

@@ -80,7 +80,7 @@ test("a task that SP lists is joined by nobody whose owner has not said all the 
 
 test("what SP signs for a key of this phone's is for that key, task and a first device, or it is not used", async () => {
   const key = await newTicketKey();
-  const invitation = (/** @type {object} */ changed = {}) => `crowdfl invitation ${"A".repeat(86)} ${JSON.stringify({ task: "t", number: "0".repeat(32), device: 1, key: key.open, expires: 5, ...changed })}`;
+  const invitation = (/** @type {object} */ changed = {}) => `crowdfl invitation ${"A".repeat(86)} ${JSON.stringify({ form: 1, task: "t", number: "0".repeat(32), device: 1, key: key.open, expires: 5, ...changed })}`;
   assert.equal(openRecruited(invitation(), "t", key), `${base64url(key.secret)} ${invitation()}`);
   for (const changed of [{ task: "u" }, { device: 2 }, { key: "00".repeat(32) }]) {
     await refuses("DocumentError", () => openRecruited(invitation(changed), "t", key));

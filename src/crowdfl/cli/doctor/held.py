@@ -38,7 +38,7 @@ def held_checks(settings: ServiceSettings) -> list[DoctorCheck]:
 
 def _held_lines(settings: ServiceSettings, role: str) -> Iterator[DoctorCheck]:
     """One line for each reason; the kinds are counted together."""
-    with open_retention(settings, upgrade=False) as retention:
+    with open_retention(settings) as retention:
         held = {task: secrets_of(counts) for task, counts in retention.held().items() if secrets_of(counts)}
         reasons = {task: retention.why_held(task, counts) for task, counts in held.items()}
         yield from _lines(held, {task: (why, _until(retention, task, why)) for task, why in reasons.items()}, role)

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from crowdfl.documents.forms import form_line
 from crowdfl.effects import idle_settings
 from crowdfl.roles.defining import DECIDED, WATCH_TASK
 from crowdfl.schema import SettingsTable, settable
@@ -75,7 +76,7 @@ def _decided(task: Mapping[str, Any], own: Mapping[str, Any], names: Mapping[str
         ("[plan]", PlanSettings, {}, names["plan"]),
         ("[training]", TrainingSettings, training, names["training"]),
     ]
-    head = f"{_FEW}{template_text(TaskFile, task, names=names['task'], short=True)}"
+    head = f"{_FEW}{form_line(TaskFile)}{template_text(TaskFile, task, names=names['task'], short=True)}"
     parts = [f"\n{title}\n{template_text(model, own, names=some, short=True)}" for title, model, own, some in sections]
     return head + "".join(part.rstrip("\n") + "\n" for part in parts)
 
@@ -94,7 +95,7 @@ def _every(task: Mapping[str, Any], own: Mapping[str, Any]) -> str:
         f"# {settable(TaskFile)[profile].description}\n[{profile}]\n{template_text(TaskSettings, chosen, names=tables)}"
     )
     return (
-        f"{_HEAD}{template_text(TaskFile, task)}"
+        f"{_HEAD}{form_line(TaskFile)}{template_text(TaskFile, task)}"
         f"\n[settings]\n{template_text(TaskSettings, chosen, names=COMMON_SETTINGS)}"
         f"\n{own_table}{steps}"
         f"\n[who]\n{_ABOUT_WHO}{template_text(AskerSettings, {})}"

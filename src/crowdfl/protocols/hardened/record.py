@@ -27,7 +27,7 @@ class HardenedRecord(Message, kind=35):
 
     @property
     def statement(self) -> bytes:
-        return b"crowdfl hardened record 1" + replace(self, signature=b"").to_bytes()
+        return b"crowdfl hardened record 1" + self.unsigned()
 
 
 class RecordRequest(RoundRequest, kind=36):

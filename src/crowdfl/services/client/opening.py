@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from crowdfl.documents.envelope import Envelope
+from crowdfl.documents.forms import FILES, completed_file, numbered
 from crowdfl.documents.invitations import Certificate, Ticket
 from crowdfl.documents.links import invitation_link
 from crowdfl.documents.signed import digest_of
@@ -110,7 +111,9 @@ def write_invitations(
     first, paths = _first_free(folder), []
     for number, invitation in enumerate(requester.invite(task, count, days * 86400, replaces), start=first):
         paths.append(folder / f"invitation-{number}.json")
-        write_private(paths[-1], json.dumps({**contents, "invitation": invitation}).encode(), sync_folder=False)
+        write_private(
+            paths[-1], json.dumps(_numbered({**contents, "invitation": invitation})).encode(), sync_folder=False
+        )
     sync_directory(folder)  # once for all
     return paths
 
@@ -188,7 +191,7 @@ def read_invitation(path: Path) -> ParticipantSettings:
         raise SettingsError(f"{path} is not an invitation: {type(wrong).__name__} {wrong}") from None
     if not isinstance(found, dict):
         raise SettingsError(f"{path} is not an invitation: expected a JSON object, as `crowdfl task invite` writes it")
-    return ParticipantSettings.parse(found, path)
+    return ParticipantSettings.parse(completed_file(ParticipantSettings, found, path), path)
 
 
 def listed_tasks(address: str, ca: Path | None = None) -> dict[str, Any]:
@@ -217,7 +220,11 @@ def write_listed(
         "insecure_test_key": insecure_test_key,
     }
     ParticipantSettings.parse(contents, path)
-    write_private(path, json.dumps(contents).encode())
+    write_private(path, json.dumps(_numbered(contents)).encode())
+
+
+def _numbered(contents: Mapping[str, Any]) -> dict[str, Any]:
+    return numbered(FILES[ParticipantSettings], contents)
 
 
 def replaced_number(old: str) -> str:

@@ -7,6 +7,7 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
+from crowdfl.documents.forms import form_line
 from crowdfl.errors import SettingsError
 from crowdfl.schema import expected
 from crowdfl.services.folders.public_part import HOLDS, NAME, SERVERS, PublicPart, write_part
@@ -85,9 +86,9 @@ def _service_text(new: NewRole) -> str:
     if new.role in _SCHEDULERS:
         files = {"ca": "cluster.pem", "certificate": "cluster.pem", "key": "cluster.key"}
         values |= {"compute": "threads", "dask": {"scheduler": f"tls://127.0.0.1:{_SCHEDULERS[new.role]}", **files}}
-    return _HEAD.format(new.role.upper()) + template_text(SERVICES[new.role], values)
+    return _HEAD.format(new.role.upper()) + form_line(SERVICES[new.role]) + template_text(SERVICES[new.role], values)
 
 
 def _requester_text(new: NewRole) -> str:
     values = {"role": new.role, "name": new.name, "insecure_test_key": new.insecure_test_key}
-    return _HEAD.format("a requester") + template_text(RequesterSettings, values)
+    return _HEAD.format("a requester") + form_line(RequesterSettings) + template_text(RequesterSettings, values)

@@ -4,26 +4,33 @@ An empty database gets the tables as they are. A change of `tables` comes with a
 columns itself and is never edited: it brings databases that are in use to the same state.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection
 
 from crowdfl.errors import StoreOutdated, StoreTooNew
-from crowdfl.storage.database import open_engine, reading, writing
-from crowdfl.storage.tables import metadata
+from crowdfl.storage import tables
+from crowdfl.storage.database import open_engine, reading, revision_in, writing
+from crowdfl.version import __version__
 
 _FOLDER = Path(__file__).parent
 
 
-def upgrade(url: str) -> None:
-    """Bring an empty or older database to the present state, completely or not at all. Idempotent."""
+def upgrade(url: str, accept: Callable[[Connection], None] = lambda _: None) -> None:
+    """Bring an empty or older database to the present state, completely or not at all. Idempotent.
+
+    `accept` sees what was changed before it stays: an error undoes all of it.
+    """
     engine = open_engine(url)
     try:
         with writing(engine) as connection:  # a second process waits, and finds nothing left to do
-            current = _revision(connection)
+            current = revision_in(connection)
             require_known(current)
-            if current != _head():
+            if current != head():
                 _change(connection, current)
+                if current is not None:
+                    accept(connection)
     finally:
         engine.dispose()
 
@@ -37,7 +44,7 @@ def _change(connection: Connection, current: str | None) -> None:
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
     if current is None:
-        metadata.create_all(connection)
+        tables.metadata.create_all(connection)
         command.stamp(config, "head")
     else:
         command.upgrade(config, "head")
@@ -47,34 +54,32 @@ def check(url: str) -> None:
     """Raise `StoreOutdated` or `StoreTooNew` unless the database is in the state that this program works with."""
     current = revision_of(url)
     require_known(current)
-    if current != _head():
-        raise StoreOutdated(f"the database is at {current or 'nothing'}, this program at {_head()}: run its migrations")
+    if current != head():
+        raise StoreOutdated(
+            f"the database is at {current or 'nothing'}, this program at {head()}: `crowdfl upgrade SETTINGS` brings it there"
+        )
 
 
 def revision_of(url: str) -> str | None:
     engine = open_engine(url)
     try:
         with reading(engine) as connection:
-            return _revision(connection)
+            return revision_in(connection)
     finally:
         engine.dispose()
 
 
-def _revision(connection: Connection) -> str | None:
-    """As Alembic keeps it."""
-    if not inspect(connection).has_table("alembic_version"):
-        return None
-    found: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-    return found
-
-
 def require_known(revision: str | None) -> None:
     if revision is not None and revision not in _revisions():
-        raise StoreTooNew(f"the database is at {revision}, which this program does not know: update the program")
+        raise StoreTooNew(
+            f"the database is at {revision}, where a later version has brought it, and CrowdFL {__version__} knows it up to "
+            f"{head()}: run that version, or go back to the backup that its upgrade wrote"
+        )
 
 
-def _head() -> str:
-    return max(_revisions())
+def head() -> str:
+    """What this program works with."""
+    return tables.REVISION
 
 
 def _revisions() -> set[str]:

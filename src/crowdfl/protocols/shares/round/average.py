@@ -79,7 +79,7 @@ class RoundRecord(Message, kind=57):
 
     @cached_property
     def statement(self) -> bytes:
-        return b"crowdfl record 2" + replace(self, signature=b"").to_bytes()
+        return b"crowdfl record 2" + self.unsigned()
 
     @property
     def members(self) -> AcceptedSet:

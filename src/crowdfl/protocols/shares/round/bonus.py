@@ -32,7 +32,7 @@ class BonusWord(Message, kind=95, repr=False):
 
     @property
     def statement(self) -> bytes:
-        return b"crowdfl bonus 1" + replace(self, signature=b"").to_bytes()
+        return b"crowdfl bonus 1" + self.unsigned()
 
     def sign(self, signing: SigningKey) -> "BonusWord":
         return replace(self, signature=signing.sign(self.statement))

@@ -33,7 +33,7 @@ class RoundEnd(Message, kind=69):
 
     @property
     def statement(self) -> bytes:
-        return b"crowdfl round end 1" + replace(self, signature=b"").to_bytes()
+        return b"crowdfl round end 1" + self.unsigned()
 
     def sign(self, signing: SigningKey) -> "RoundEnd":
         return replace(self, signature=signing.sign(self.statement))

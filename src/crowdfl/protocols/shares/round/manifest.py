@@ -213,7 +213,7 @@ class RoundVerdict(Message, kind=56):
 
     @property
     def statement(self) -> bytes:
-        return b"crowdfl verdict 1" + replace(self, signature=b"").to_bytes()
+        return b"crowdfl verdict 1" + self.unsigned()
 
 
 def verdict_on(manifest: RoundManifest, members: AcceptedSet) -> RoundVerdict:

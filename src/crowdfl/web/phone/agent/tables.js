@@ -1,6 +1,6 @@
 // IndexedDB as a few tables by task and key, with one kind of write: conditions and changes in a single transaction.
 
-import { StorageFull, StoreUnavailable } from "../protocol/errors.js";
+import { CrowdFLError, StorageFull, StoreTooNew, StoreUnavailable } from "../protocol/errors.js";
 
 /** @typedef {readonly [table: TableName, task: string, key: string]} Place */
 /** @typedef {"blobs" | "recordings"} TableName */
@@ -23,16 +23,19 @@ import { StorageFull, StoreUnavailable } from "../protocol/errors.js";
  * @property {() => void} close
  */
 
-const VERSION = 1;
 /** @type {readonly TableName[]} */
 const NAMES = ["blobs", "recordings"];
+/** @typedef {(database: IDBDatabase, transaction: IDBTransaction) => void} Migration */
+/** What brings storage from each version to the next, from none on; what was served once is never changed. @type {readonly Migration[]} */
+export const MIGRATIONS = [(database) => NAMES.forEach((name) => database.createObjectStore(name))];
 
 /** @implements {Tables} */
 export class IndexedDbTables {
-  /** @param {string} name @param {IDBFactory} [factory] */
-  constructor(name, factory = globalThis.indexedDB) {
+  /** @param {string} name @param {IDBFactory} [factory] @param {readonly Migration[]} [migrations] */
+  constructor(name, factory = globalThis.indexedDB, migrations = MIGRATIONS) {
     this._name = name;
     this._factory = factory;
+    this._migrations = migrations;
     /** @type {Promise<IDBDatabase> | null} */
     this._opened = null;
   }
@@ -96,8 +99,11 @@ export class IndexedDbTables {
   /** @returns {Promise<IDBDatabase>} */
   _open() {
     return new Promise((resolve, reject) => {
-      const request = this._factory.open(this._name, VERSION);
-      request.onupgradeneeded = () => NAMES.forEach((name) => request.result.createObjectStore(name));
+      const request = this._factory.open(this._name, this._migrations.length);
+      request.onupgradeneeded = ({ oldVersion }) => {
+        const transaction = /** @type {IDBTransaction} */ (request.transaction); // all steps or none
+        for (const migrate of this._migrations.slice(oldVersion)) migrate(request.result, transaction);
+      };
       request.onblocked = () => reject(storeError(null));
       request.onerror = () => reject(storeError(request.error));
       request.onsuccess = () => {
@@ -151,10 +157,12 @@ function finished(transaction) {
 
 /** @param {unknown} error */
 function storeError(error) {
+  if (error instanceof CrowdFLError) return error;
   const name = error instanceof DOMException ? error.name : "";
   if (name === "QuotaExceededError") {
     return new StorageFull("this device has no room left for this page: delete something, then open it again");
   }
+  if (name === "VersionError") return new StoreTooNew("a newer page has opened what this browser keeps: close all tabs of this page, then open it again");
   const why = name ? ` (${name})` : "";
   return new StoreUnavailable(`this browser does not let the page store anything now${why}: open it again`);
 }

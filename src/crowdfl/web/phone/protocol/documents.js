@@ -3,6 +3,7 @@
 
 import { base64url, concat, fromBase64url, fromHex, hex, sha256, text, utf8 } from "./bytes.js";
 import { DocumentError, FormatError, KeyMismatch } from "./errors.js";
+import { completed, numbered } from "./forms.js";
 import { signingPair } from "./keys.js";
 import { uploadDigest } from "./leaves.js";
 import { MOST_DEVICES } from "./limits.js";
@@ -77,7 +78,8 @@ export async function openDocument(document, kind, key) {
 
 /** What a document says that was checked before it was kept. @param {string} document @returns {Body} */
 export function keptBody(document) {
-  return JSON.parse(document.slice(document.indexOf("{")));
+  const start = document.indexOf("{");
+  return completed(document.split(" ", 2)[1], JSON.parse(document.slice(start)));
 }
 
 /** @param {string} document @param {string} kind */
@@ -104,6 +106,7 @@ export function readPayload(kind, payload) {
     throw new DocumentError(`the payload of this ${kind} is not JSON`);
   }
   if (!isTable(body)) throw new DocumentError(`the payload of this ${kind} is not a JSON object`);
+  body = completed(kind, body);
   const fields = FIELDS[kind];
   const wrong = Object.keys(fields).find((name) => !Object.hasOwn(body, name) || !fields[name](body[name]));
   const unknown = Object.keys(body).find((name) => !Object.hasOwn(fields, name));
@@ -119,7 +122,7 @@ export function documentText(kind, payload, signature) {
 
 /** @param {string} kind @param {Body} body @param {CryptoKeyPair} signing */
 export async function signDocument(kind, body, signing) {
-  const payload = JSON.stringify(body);
+  const payload = JSON.stringify(numbered(kind, body));
   return documentText(kind, payload, await sign({ signing }, signedBytes(kind, utf8(payload))));
 }
 

@@ -114,6 +114,9 @@ export class CampaignError extends CrowdFLError {}
 /** A signed document is not what it should be. */
 export class DocumentError extends CampaignError {}
 
+/** A document of a later form than this page reads: the page is old. */
+export class FormTooNew extends DocumentError {}
+
 /** There is no such task here. */
 export class UnknownTask extends CampaignError {}
 
@@ -193,6 +196,9 @@ export class WrongProtocol extends ServiceError {}
 
 /** Plain HTTP is allowed on loopback only, and only where the settings ask for it. */
 export class PlainHttpRefused extends ServiceError {}
+
+/** A newer program has changed the database: this page is old. */
+export class StoreTooNew extends CrowdFLError {}
 
 /** The service has no room left on its disk. */
 export class StorageFull extends ServiceError {
