@@ -488,6 +488,7 @@ export default {
     compliance: "Wer wann gesendet hat, als CSV",
     roster: "Teilnehmerliste als CSV",
     rosterTitle: "Teilnehmerliste",
+    rosterMore: { one: "{count} weitere Person steht in der Datei der Teilnehmerliste.", other: "{count} weitere Personen stehen in der Datei der Teilnehmerliste." },
     consents: "Wer wozu eingewilligt hat, als CSV",
     more: { one: "{count} weitere zeigen", other: "{count} weitere zeigen" },
   },
@@ -521,6 +522,7 @@ export default {
     replaced: "ersetzt",
   },
   roundState: {
+    takenBack: "zurückgezogen",
     sent: "gesendet",
     missing: "nicht gesendet",
     unasked: "nicht gefragt",
@@ -532,6 +534,12 @@ export default {
     text: "Eine neue Einladung wird erstellt. Das neue Telefon nimmt den Platz des alten ein: Es wird einmal gezählt und einmal bezahlt.",
     money: "Was das alte Telefon in vergangenen Runden verdient hat, kann nur es selbst anfordern. Ist es verloren, kommt das Geld an Sie zurück, und Sie können von Hand zahlen.",
     make: "Einladung erstellen",
+  },
+  paper: {
+    title: "Bericht",
+    about: "Wer teilnahm, Einwilligung, Genauigkeit, Geld, was jede Seite erfahren hat und was schiefging: eine Seite, für eine Ethikkommission oder einen Geldgeber. Sie zeigt die Genauigkeit, die Sie zuletzt berechnet haben.",
+    open: "Den Bericht öffnen",
+    save: "Als Datei speichern",
   },
   sheet: {
     title: "Ein Blatt zum Drucken",

@@ -488,6 +488,7 @@ export default {
     compliance: "Who sent when, as CSV",
     roster: "Roster as CSV",
     rosterTitle: "Roster",
+    rosterMore: { one: "{count} more person is in the roster's file.", other: "{count} more people are in the roster's file." },
     consents: "Who agreed to what, as CSV",
     more: { one: "Show {count} more", other: "Show {count} more" },
   },
@@ -521,6 +522,7 @@ export default {
     replaced: "replaced",
   },
   roundState: {
+    takenBack: "taken back",
     sent: "sent",
     missing: "not sent",
     unasked: "not asked",
@@ -532,6 +534,12 @@ export default {
     text: "A new invitation is made. The new phone takes the old one's place: it is counted once and paid once.",
     money: "What the old phone earned in rounds that are over, only it can claim. If it is lost, that money returns to you, and you may pay by hand.",
     make: "Make the invitation",
+  },
+  paper: {
+    title: "Report",
+    about: "Who took part, consent, accuracy, money, what each party learnt and what went wrong: one page, for an ethics board or a funder. It shows the accuracy that you computed last.",
+    open: "Open the report",
+    save: "Save as a file",
   },
   sheet: {
     title: "A sheet to print",

@@ -488,6 +488,7 @@ export default {
     compliance: "发送情况导出为 CSV",
     roster: "名册导出为 CSV",
     rosterTitle: "名册",
+    rosterMore: { other: "名册文件中还有 {count} 人。" },
     consents: "同意记录导出为 CSV",
     more: { other: "再显示 {count} 项" },
   },
@@ -521,6 +522,7 @@ export default {
     replaced: "已替换",
   },
   roundState: {
+    takenBack: "已撤回",
     sent: "已发送",
     missing: "未发送",
     unasked: "未被要求",
@@ -532,6 +534,12 @@ export default {
     text: "将生成一份新邀请。新手机取代旧手机：只计一次，只付一次。",
     money: "旧手机在已结束轮次中挣得的报酬只有它能领取。若已丢失，这笔钱会退还给您，您可另行支付。",
     make: "生成邀请",
+  },
+  paper: {
+    title: "报告",
+    about: "谁参加了、知情同意、准确率、资金、各方得知了什么、出了什么问题：一页纸，供伦理委员会或资助方使用。其中的准确率是您最近一次计算的。",
+    open: "打开报告",
+    save: "保存为文件",
   },
   sheet: {
     title: "打印用的邀请页",
