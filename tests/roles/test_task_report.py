@@ -116,6 +116,15 @@ def test_a_campaign_in_which_nothing_went_wrong_says_so(tmp_path):
     assert "has no consent text" in text
 
 
+def test_who_missed_a_round_and_came_back_is_not_passed_over(tmp_path):
+    desk = Desk.funded(tmp_path, 4, **SHARES | {"rounds": 3, "min_participants": 3})
+    desk.upload(desk.crowd[:3])
+    desk.later(10_000)
+    desk.play()
+    assert "1 person has missed a round, and sent in a later one." in report_of(desk).text()
+    assert "Nothing of this kind" not in report_of(desk).text()
+
+
 def test_programs_and_notebooks_get_the_same(desk):
     report = report_of(desk)
     values = json.loads(json.dumps(report.values()))

@@ -88,3 +88,17 @@ def test_who_is_not_drawn_is_not_asked(tmp_path):
     assert (first["asked"], first["missing"]) == (4, 4)
     assert sum(drawn == [1] for drawn in rounds_of(desk, "drawn")) == 4
     assert rounds_of(desk, "drawn") == rounds_of(desk, "missing")
+
+
+def test_a_damaged_upload_was_sent_and_is_left_out_unless_it_came_again(desk):
+    """While the round is open its owner is waited for."""
+    send(desk, 0, 1, 2, 3, 4)
+    uploads = {one.who: one for one in desk.sp.store.uploads(desk.task, 1)}
+    lost = [desk.crowd[number].keys.who for number in (0, 1)]
+    desk.sp.store.drop_uploads(desk.task, 1, [uploads[who] for who in lost], damaged=True)
+    assert rounds_of(desk, "missing")[:2] == [[1], [1]]
+    assert seen(desk)["rounds"][0]["left_out"] == {}
+    desk.later(10_000)
+    first = seen(desk)["rounds"][0]
+    assert (first["state"], first["asked"], first["sent"], first["left_out"]) == ("rewarded", 5, 5, {"damaged": 2})
+    assert rounds_of(desk, "missing")[:2] == [[2], [2]]

@@ -288,10 +288,12 @@ def test_a_campaign_from_the_form_to_its_evaluated_model(session, office, desk_c
     page.get_by_role("button", name="Show what each party learns").click()
     expect(page.get_by_role("region", name=re.compile("parties that follow"))).to_contain_text("round 2: 3 uploads")
     assert_fits(page)
+    expect_report(page, task)
     views = {
         "tasks": ("", "main table"),
         "task": (f"tasks/{task}", "#people-filter"),
         "sheet": (f"tasks/{task}/sheet", "main img"),
+        "report": (f"tasks/{task}/report", ".report h1"),
     }
     places = {f"requester-{name}": (f"{session.origin}/#/{place}", wanted) for name, (place, wanted) in views.items()}
     browsers.shoot_console(page, shoot, places)
@@ -379,6 +381,24 @@ def expect_model(page: Page, office: Office, task: str, path: Path) -> None:
     fetched.value.save_as(path)
     shape = office.world.requester.definition(task).shape
     assert from_npz(shape, path.read_bytes())[0].shape == shape.shapes[0]
+
+
+def expect_report(page: Page, task: str) -> None:
+    """As a page to print, and as the same page in a file."""
+    page.get_by_role("link", name="Open the report").click()
+    expect(page.locator(".report h1")).to_have_text(PURPOSE)
+    scores = page.get_by_role("table", name="By round and class").get_by_role("row")
+    expect(scores).to_have_count(4)  # its names, and rounds 0 to 2
+    expect(page.get_by_text("data that the requester named: watch:0, watch:5.")).to_be_visible()
+    assert_fits(page)
+    with page.expect_download() as fetched:
+        page.get_by_role("button", name="Save as a file").click()
+    assert f"<h1>{PURPOSE}</h1>" in fetched.value.path().read_text()
+    page.emulate_media(media="print")
+    expect(page.get_by_role("button", name="Print")).to_be_hidden()
+    page.emulate_media(media="screen")
+    page.get_by_role("link", name="Back to the task").click()
+    expect(page.get_by_role("link", name="Open the report")).to_be_visible()
 
 
 def test_orders_are_given_after_a_question_by_keyboard_alone(session, office, desk_context):

@@ -329,10 +329,11 @@ class _Words:
         missed = [one for one in there if over & set(one["missing"])]
         never = [one for one in missed if not one["sent"]]
         stopped = [one for one in missed if one["sent"] and max(over & set(one["missing"])) > max(one["sent"])]
+        some = len(missed) - len(never) - len(stopped)
         dates = sorted(_day(one["withdrawn"]) for one in people if one["withdrawn"] is not None)
         more = ["…"] if len(dates) > _DATES else []
         counts = {"withdrawn": len(dates), **{name: states[name] for name in ("replaced", "left", "freed")}}
-        counts |= {"dropped": len(stopped), "never": len(never)}
+        counts |= {"dropped": len(stopped), "never": len(never), "missed": some}
         for name, count in counts.items():
             if count:
                 yield self.say(f"wrong.{name}", count=count, dates=", ".join(dates[:_DATES] + more))

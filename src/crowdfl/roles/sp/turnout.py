@@ -34,9 +34,8 @@ def left_out(store: SpStore, blobs: Blobs, task: str, rounds: Collection[Round])
         with contextlib.suppress(CrowdFLError, OSError, ValueError):
             rejected = rejected_in(blobs, task, one) if one.state is not RoundState.OPEN else {}
         lost = dropped.get(one.number, ())
-        found[one.number] = rejected | {
-            who: Reason.WITHDRAWN if (one.number, who) in gone else Reason.DAMAGED for who in lost
-        }
+        before = {who: Reason.WITHDRAWN if (one.number, who) in gone else Reason.DAMAGED for who in lost}
+        found[one.number] = before | rejected  # what was damaged may have come once more
     return found
 
 
@@ -52,11 +51,15 @@ def compliance(store: SpStore, blobs: Blobs, task: str) -> dict[str, Any]:
     turnouts = []
     for round_ in rounds:
         number, end = round_.number, _end(round_, settings)
-        sent, drawn = {upload.who for upload in store.uploads(task, number)}, set(store.drawn(task, number))
-        taken_back = {who for who, why in out[number].items() if why is Reason.WITHDRAWN} - sent
+        uploads, drawn = {upload.who for upload in store.uploads(task, number)}, set(store.drawn(task, number))
+        taken_back = {who for who, why in out[number].items() if why is Reason.WITHDRAWN} - uploads
+        damaged = {who for who, why in out[number].items() if why is Reason.DAMAGED} - uploads
+        if round_.state is RoundState.OPEN:  # it can be sent again
+            damaged = set()
         could = {one.identity.who for one in people if _is_there(one, leaves[one.identity.who], end)}
+        sent = uploads | damaged
         missing = (could & drawn if drawn else could) - sent - taken_back
-        turnouts.append(_Turnout(round_, sent, taken_back, missing, drawn))
+        turnouts.append(_Turnout(round_, sent, taken_back, damaged, missing, drawn))
     replaced = {one.identity.who for one in people if one.replaced_by is not None}
     return {
         "rounds": [one.row(out[one.round.number], replaced) for one in turnouts],
@@ -92,13 +95,15 @@ class _Turnout:
     round: Round
     sent: set[str]
     taken_back: set[str]
+    damaged: set[str]  # on SP
     missing: set[str]
     drawn: set[str]
 
     def row(self, out: Mapping[str, Reason], replaced: set[str]) -> dict[str, Any]:
         """`asked`: who has sent, also who took it back, and who is missing; a person with two devices once."""
         one, sent = self.round, self.sent | (self.taken_back - replaced)
-        reasons = Counter(str(why) for who, why in out.items() if who in sent or why is not Reason.WITHDRAWN)
+        kept = {Reason.WITHDRAWN: self.taken_back - replaced, Reason.DAMAGED: self.damaged}
+        reasons = Counter(str(why) for who, why in out.items() if who in kept.get(why, sent))
         return {
             "number": one.number,
             "opened": one.opened_at,

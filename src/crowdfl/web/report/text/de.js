@@ -99,6 +99,7 @@ export default {
     freed: { one: "{count} Platz wurde frei, weil nichts von dort angenommen wurde.", other: "{count} Plätze wurden frei, weil nichts von dort angenommen wurde." },
     dropped: { one: "{count} Person, die vorher gesendet hatte, hat in der letzten Runde, die sie fragte, nicht gesendet.", other: "{count} Personen, die vorher gesendet hatten, haben in der letzten Runde, die sie fragte, nicht gesendet." },
     never: { one: "{count} Person, die hätte senden können, hat in keiner Runde gesendet.", other: "{count} Personen, die hätten senden können, haben in keiner Runde gesendet." },
+    missed: { one: "{count} Person hat eine Runde verpasst und in einer späteren gesendet.", other: "{count} Personen haben eine Runde verpasst und in einer späteren gesendet." },
     ended: "Die Kampagne wurde {how}.",
   },
   void: {

@@ -99,6 +99,7 @@ export default {
     freed: { one: "{count} place was freed, as nothing that came from it was accepted.", other: "{count} places were freed, as nothing that came from them was accepted." },
     dropped: { one: "{count} person who had sent before did not send in the last round that asked it.", other: "{count} people who had sent before did not send in the last round that asked them." },
     never: { one: "{count} person who could have sent has sent in no round.", other: "{count} people who could have sent have sent in no round." },
+    missed: { one: "{count} person has missed a round, and sent in a later one.", other: "{count} people have missed a round, and sent in a later one." },
     ended: "The campaign was {how}.",
   },
   void: {

@@ -99,6 +99,7 @@ export default {
     freed: { other: "{count} 个名额被腾出，因为其上传都没有被接受。" },
     dropped: { other: "{count} 位以前发送过的人，在最后一个邀请他们的轮次没有发送。" },
     never: { other: "{count} 位本可发送的人在任何一轮都没有发送。" },
+    missed: { other: "{count} 人错过了某一轮，但在之后的轮次发送了。" },
     ended: "本活动{how}。",
   },
   void: {
