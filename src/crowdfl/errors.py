@@ -201,8 +201,9 @@ class OutOfTurn(ProtocolError):
 class RoundEnded(ProtocolError):
     """CSP answers this round no more: the round is void."""
 
-    def __init__(self, words: str) -> None:
+    def __init__(self, words: str, reason: str = "") -> None:
         super().__init__(words)
+        self.reason = reason  # `reasons.Reason`, where the servers agree on one
         self.rejected: dict[str, str] = {}  # whose uploads the servers had left out by then, and why (`reasons.Reason`)
 
 

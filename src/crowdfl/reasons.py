@@ -44,3 +44,17 @@ class Reason(Code):
         "this reward is below zero or above the round's budget: somebody in that round has cheated",
     )
     WITHDRAWN = "withdrawn", "you have withdrawn it"
+
+
+class Void(Code):
+    """Why a round was given up, where no `Reason` of CSP's says it; the requester is told."""
+
+    TOO_FEW = "too_few", "too few uploads had come at its end"
+    NO_REFERENCE = "no_reference", "the requester's reference did not come"
+    CANCELLED = "cancelled", "the task ended while it was open"
+    OPERATOR = "operator", "the platform's operator gave it up"
+    CSP_ENDED = "csp_ended", "CSP ended the task, or does not know the round any more"
+    CSP_REFUSED = "csp_refused", "CSP answers no more about it"
+    CSP_AWAY = "csp_away", "CSP gave no answer for too long"
+    LOST = "lost", "what a server computes with was damaged or lost"
+    RESTORED = "restored", "SP was restored from a backup"

@@ -239,7 +239,7 @@ def test_the_books_and_the_payouts_agree(campaign: Campaign):
     assert len(amounts) == PEOPLE
     assert report["offered"] - (4 + 10_000) * PEOPLE <= sum(amounts) <= report["offered"] == 72_000_000
     assert not set(amounts) & {movement["amount"] for movement in report["movements"]}
-    assert "paid in" in call("task", "report", campaign.task, *campaign.settings).out
+    assert "Paid in by the requester" in call("task", "report", campaign.task, *campaign.settings).out
 
 
 def test_the_model_is_fetched_and_used(campaign: Campaign, tmp_path):

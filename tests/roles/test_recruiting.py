@@ -24,7 +24,7 @@ from crowdfl.errors import (
     TooManyJoins,
 )
 from crowdfl.roles.participant.participant import Participant
-from crowdfl.roles.sp.people import compliance
+from crowdfl.roles.sp.turnout import compliance
 from crowdfl.settings import MOST_DEVICES
 from tests.hosts import BUDGET, Desk, small_definition
 from tests.roles.test_chain_of_invitations import SHARES, minted, recruited
@@ -53,7 +53,7 @@ def come(desk: Desk, *names: str) -> list[Participant]:
 
 
 def rows(desk: Desk) -> list[tuple[str, str]]:
-    return [(one["came"], one["state"]) for one in compliance(desk.sp.store, desk.task)["people"]]
+    return [(one["came"], one["state"]) for one in compliance(desk.sp.store, desk.sp.blobs, desk.task)["people"]]
 
 
 def test_who_comes_from_the_list_takes_part_and_is_paid_as_whoever_was_invited(tmp_path: Path, sp_key: SigningKey):

@@ -15,7 +15,6 @@ import pytest
 import crowdfl
 from crowdfl.campaigns import local
 from crowdfl.campaigns.following import FollowedCell, FollowedLines, FollowedStatus, followed, state_words
-from crowdfl.campaigns.report import TaskReport
 from crowdfl.campaigns.task import with_people
 from crowdfl.errors import NotReady, ServiceUnavailable, SettingsError, TakingPartStopped
 from crowdfl.notebook import picture_of
@@ -313,11 +312,3 @@ def test_a_picture_is_drawn_of_whatever_there_is(curves):
     assert drawn.count("<polyline") == len(curves)
     assert "nan" not in drawn
     assert "a<<" not in drawn
-
-
-def test_a_report_is_a_table():
-    sums = {"pending": 0, "paid_in": 10**6, "offered": 10**6, "earned": None, "returned": 0, "attested": None}
-    report = TaskReport.of(STATUS | {"task": "t"}, sums, "EUR")
-    assert "open        1" in str(report)
-    assert "known when all claims are through" in str(report)
-    assert report._repr_html_().count("<tr>") == 3

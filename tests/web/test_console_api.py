@@ -91,11 +91,8 @@ def test_what_the_servers_left_out_is_shown_with_the_reason(shared):
     world, task = shared, shared.task
     closed = replace(world.sp.store.round(task, 1), state=RoundState.CLOSED)
     shown = overview.Overview(world.console.parts, world.console.actions, world.console.overview.history)
-    world.sp.rejected = lambda _task, _number: {"b" * 20: Reason.BROKEN_SEAL}
-    try:
-        row = shown.round(task, closed, 3, {"a" * 20: Reason.DAMAGED, "c" * 20: Reason.WITHDRAWN})
-    finally:
-        del world.sp.rejected
+    reasons = {"a" * 20: Reason.DAMAGED, "b" * 20: Reason.BROKEN_SEAL, "c" * 20: Reason.WITHDRAWN}
+    row = shown.round(task, closed, 3, reasons)
     assert row["rejected"] == 3
     assert row["rejections"] == [
         {"who": "a" * 20, "why": "damaged"},

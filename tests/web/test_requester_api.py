@@ -212,6 +212,16 @@ def test_a_creation_that_was_cut_off_can_be_finished(browser, office, monkeypatc
     assert browser.get(f"tasks/{task}/status").status_code == 200
 
 
+def test_a_report_is_a_page_in_the_readers_language(browser, task):
+    found = browser.get(f"tasks/{task}/report.de.html")
+    assert found.headers["content-type"] == "text/html; charset=utf-8"
+    assert '<html lang="de">' in found.text
+    assert "Was jede Seite erfahren hat" in found.text
+    refused = browser.get(f"tasks/{task}/report.fr.html")
+    assert problem(refused) == "settings-error"
+    assert "choose en, de, zh" in refused.json()["detail"]
+
+
 def test_a_task_says_what_it_waits_for(browser, office, task):
     found = browser.get(f"tasks/{task}/status").json()
     people = {"code": "people", "count": 3, "joined": 0, "needed": 3}

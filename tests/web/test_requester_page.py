@@ -80,6 +80,8 @@ def type_all(page: Page, values: dict[str, dict[str, Any]]) -> None:
                 typed_in(field, partial(field.select_option, value or ("atOnce" if name == "every" else "")))
                 if name == "pay":
                     expect(page.locator("#field-settings-budget")).to_be_visible(visible=value != "fixed")
+            elif field.is_visible() and field.evaluate("field => field.tagName") == "FIELDSET":
+                assert value == "", "its own test edits it"
             elif field.is_visible() and field.get_attribute("type") != "file":
                 typed_in(field, partial(field.fill, value))
     page.get_by_role("button", name="Check and create").click()
@@ -165,6 +167,36 @@ def test_the_wizard_answers_as_it_is_filled_in_and_loses_nothing(session, desk_c
     assert [text for text in wrong if "422" not in text] == []  # a refused creation is one, by the browser's own word
 
 
+def test_questions_and_other_sensors_are_edited_where_they_are_seen_as_a_phone_asks_them(session, desk_context):
+    """Not behind "more settings", and not as lines of a file."""
+    page, wrong = opened(desk_context, session)
+    page.goto(f"{session.origin}/#/new")
+    said = page.locator(".answer .headline")
+    expect(said).to_have_class(re.compile("good"))
+    page.get_by_role("button", name="What phones record").click()
+    page.get_by_label("Loudness, by the microphone").check()
+    page.get_by_role("button", name="Add a question").click()
+    page.get_by_label("Question", exact=True).fill("Does it hurt?")
+    page.get_by_label("Answers to choose from").fill("no\na little\nmuch")
+    expect(said).to_have_class(re.compile("good"))
+    asked = page.frame_locator("iframe.phone").locator("#asked")
+    expect(asked.get_by_role("group", name="Does it hurt?")).to_be_visible()
+    expect(asked.get_by_role("radio", name="a little")).to_be_visible()
+    page.reload()  # a draft keeps it
+    page.get_by_role("button", name="What phones record").click()
+    expect(page.get_by_label("Question", exact=True)).to_have_value("Does it hurt?")
+    expect(page.get_by_label("Loudness, by the microphone")).to_be_checked()
+    for _ in range(2):
+        page.get_by_role("button", name="Add a question").click()
+    expect(page.get_by_role("button", name="Add a question")).to_be_hidden()
+    assert_fits(page)
+    for _ in range(3):
+        page.get_by_role("button", name="Remove this question").last.click()
+    expect(page.get_by_role("button", name="Add a question")).to_be_focused()
+    expect(asked).to_have_count(0)
+    assert wrong == []
+
+
 def test_the_wizard_asks_what_a_person_decides_and_hides_what_would_do_nothing(session, desk_context):
     """The same few as `crowdfl task new`; a setting appears once it acts."""
     page, wrong = opened(desk_context, session)
@@ -174,6 +206,7 @@ def test_the_wizard_asks_what_a_person_decides_and_hides_what_would_do_nothing(s
     shown = set(page.locator("form section:not([aria-labelledby='title-consent']) [id^='field-']").evaluate_all(fields))
     few = {f"field-{section}-{name}" for section, names in DECIDED.items() for name in names if section != "profile"}
     few |= {f"field-settings-{name}" for name in DECIDED["profile"]}
+    few |= {"field-training-sensors", "field-training-questions"}  # which nobody finds who has to look for them
     assert {one for one in shown if one.count("-") == 2} == few
     page.get_by_role("button", name="Protection").click()
     page.locator("section:visible summary").click()
@@ -260,10 +293,12 @@ def test_a_campaign_from_the_form_to_its_evaluated_model(session, office, desk_c
     page.get_by_role("button", name="Show what each party learns").click()
     expect(page.get_by_role("region", name=re.compile("parties that follow"))).to_contain_text("round 2: 3 uploads")
     assert_fits(page)
+    expect_report(page, task)
     views = {
         "tasks": ("", "main table"),
         "task": (f"tasks/{task}", "#people-filter"),
         "sheet": (f"tasks/{task}/sheet", "main img"),
+        "report": (f"tasks/{task}/report", ".report h1"),
     }
     places = {f"requester-{name}": (f"{session.origin}/#/{place}", wanted) for name, (place, wanted) in views.items()}
     browsers.shoot_console(page, shoot, places)
@@ -351,6 +386,24 @@ def expect_model(page: Page, office: Office, task: str, path: Path) -> None:
     fetched.value.save_as(path)
     shape = office.world.requester.definition(task).shape
     assert from_npz(shape, path.read_bytes())[0].shape == shape.shapes[0]
+
+
+def expect_report(page: Page, task: str) -> None:
+    """As a page to print, and as the same page in a file."""
+    page.get_by_role("link", name="Open the report").click()
+    expect(page.locator(".report h1")).to_have_text(PURPOSE)
+    scores = page.get_by_role("table", name="By round and class").get_by_role("row")
+    expect(scores).to_have_count(4)  # its names, and rounds 0 to 2
+    expect(page.get_by_text("data that the requester named: watch:0, watch:5.")).to_be_visible()
+    assert_fits(page)
+    with page.expect_download() as fetched:
+        page.get_by_role("button", name="Save as a file").click()
+    assert f"<h1>{PURPOSE}</h1>" in fetched.value.path().read_text()
+    page.emulate_media(media="print")
+    expect(page.get_by_role("button", name="Print")).to_be_hidden()
+    page.emulate_media(media="screen")
+    page.get_by_role("link", name="Back to the task").click()
+    expect(page.get_by_role("link", name="Open the report")).to_be_visible()
 
 
 def test_orders_are_given_after_a_question_by_keyboard_alone(session, office, desk_context):

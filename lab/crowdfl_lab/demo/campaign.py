@@ -5,6 +5,7 @@ import time
 import tomllib
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -13,10 +14,14 @@ from typing import Any
 
 from rich.console import Console
 
+from crowdfl.campaigns.report import TaskReport
 from crowdfl.durations import duration
+from crowdfl.errors import NotReady
 from crowdfl.learning.training import LocalTrainer
 from crowdfl.retry import Backoff
+from crowdfl.services.client.opening import RequesterFile, open_requester
 from crowdfl.settings import UNTIL_PUBLISHED
+from crowdfl.web.requester_console.model_evaluation import ModelEvaluation
 from crowdfl_lab.demo.both import HARDENED_LANES, BothRounds, both_words, play_both
 from crowdfl_lab.demo.finished import SERVERS, FinishedCampaign, KeySight, are_erased
 from crowdfl_lab.demo.motion import SMALL_DATA, SMALL_LABELS, write_small
@@ -142,6 +147,14 @@ class _RunningCampaign(CampaignProcesses):
         facts = self.profile, self.plan.rounds, self.plan.vanishes
         return FinishedCampaign(self.folder, task, self.heard, report, plain, keys, *facts)
 
+    def tell(self, task: str) -> TaskReport:
+        """The report that every requester has, evaluated on what everyone has held out."""
+        with open_requester(RequesterFile.read(self.roles / "requester/settings.toml")) as requester:
+            with suppress(NotReady):  # no round was through
+                everyone = [self.plan.data(self.folder, person) for person in range(self.plan.people)]
+                ModelEvaluation(requester).by_round(task, everyone, lambda *_: None)
+            return TaskReport.of(requester, task)
+
     def play_both(self, finished: FinishedCampaign) -> BothRounds | None:
         """One round of the updates of a campaign on `shares` under the paper's cryptosystem too."""
         if self.profile != "shares" or finished.definition is None or 1 not in finished.models:
@@ -155,12 +168,13 @@ def run_demo(folder: Path, profile: str, console: Console) -> None:
     campaign = _RunningCampaign(folder, console, _PATIENCE, profile=profile, plan=_PLANS[profile])
     try:
         finished = campaign.play()
+        told = campaign.tell(finished.task)
     finally:
         campaign.stop()
     finished.seconds = time.monotonic() - campaign.started
     both = campaign.play_both(finished)
     result = campaign_result(finished, both)
-    path = write_page(finished, result, both)
+    path = write_page(finished, told, result, both)
     print_result(result, console)
     if both is not None:
         console.print(both_words(both), markup=False, highlight=False)

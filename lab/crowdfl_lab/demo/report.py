@@ -1,7 +1,8 @@
-"""What a demo campaign showed: tables and pictures, for the terminal and for one HTML page."""
+"""What a demo campaign showed: tables and pictures, for the terminal and below the report that every requester has."""
 
 from pathlib import Path
 
+from crowdfl.campaigns.report import TaskReport
 from crowdfl.disclosures import learnt_in
 from crowdfl.services.run import read_ledger
 from crowdfl.settings import SpSettings
@@ -10,7 +11,7 @@ from crowdfl_lab.demo.both import BothRounds, both_tables, both_words, money, pa
 from crowdfl_lab.demo.finished import FinishedCampaign
 from crowdfl_lab.demo.heard import person_of
 from crowdfl_lab.demo.plain import weighted
-from crowdfl_lab.report.output import page_html, section_html
+from crowdfl_lab.report.output import section_html
 from crowdfl_lab.report.plots import Canvas, Picture, Series, bars, lines, panels
 from crowdfl_lab.report.results import Result, ResultTable
 from crowdfl_lab.timing import machine
@@ -53,7 +54,8 @@ def searched(campaign: FinishedCampaign) -> tuple[str, str]:
     )
 
 
-def write_page(campaign: FinishedCampaign, result: Result, both: BothRounds | None = None) -> Path:
+def write_page(campaign: FinishedCampaign, told: TaskReport, result: Result, both: BothRounds | None = None) -> Path:
+    """The task's report, and below it what a demo can compare since it has every party's folder."""
     intro = (
         f"A CrowdFL campaign: {len(campaign.names)} people of a watch data set, {campaign.rounds} rounds, profile "
         f"`{campaign.profile}`, {campaign.seconds:.0f} s. Person {DROPS} lost its connection in round 2 and came back after "
@@ -62,9 +64,9 @@ def write_page(campaign: FinishedCampaign, result: Result, both: BothRounds | No
     people = ", ".join(f"{name} {who}" for who, name in sorted(campaign.names.items(), key=lambda one: one[1]))
     first, *notes = result.notes
     changes = {"notes": notes, "facts": {"task": campaign.task, "people": people} | result.facts}
-    section = section_html(result, title="", intro=intro, headline=first, **changes)
+    section = section_html(result, title="What the demo compared", intro=intro, headline=first, **changes)
     path = campaign.folder / "report.html"
-    path.write_text(page_html(result.title, (), [section]), encoding="utf-8")
+    path.write_text(told.html(more=section), encoding="utf-8")
     return path
 
 

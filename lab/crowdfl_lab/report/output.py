@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from crowdfl.campaigns import report_page
 from crowdfl.cli.output import column_widths
 from crowdfl_lab.report.plots import draw_png, save_picture
 from crowdfl_lab.report.results import Result, ResultTable, cell_text, cell_value
@@ -165,8 +165,9 @@ def section_html(result: Result, **changes: Any) -> str:  # noqa: ANN401 -- text
 
 
 def page_html(title: str, intro: Sequence[str], sections: Sequence[str]) -> str:
-    style = (files("crowdfl") / "web" / "common" / "style.css").read_text(encoding="utf-8")
-    return _environment().get_template("page.html.j2").render(title=title, intro=intro, sections=sections, style=style)
+    """A page of the form that campaigns' reports have."""
+    words = "\n".join(f"<p>{_with_code(paragraph)}</p>" for paragraph in intro)
+    return report_page.page_html(title, "en", more="\n".join([words, *sections]))
 
 
 @cache

@@ -225,9 +225,8 @@ class Task:
         return self._form.model(self.servers.requester.model(self.id))
 
     def report(self) -> TaskReport:
-        """What came of it: rounds, people, money."""
-        found, status = self.servers.requester.report(self.id), self.status
-        return TaskReport.of(status, found, self._definition.settings.currency)
+        """What came of it: people, consent, accuracy, money, what each party learnt, what went wrong."""
+        return TaskReport.of(self.servers.requester, self.id)
 
     def cancel(self) -> None:
         """End it without further rounds; what was earned stays claimable, and the rest of the money is returned."""

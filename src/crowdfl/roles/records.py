@@ -271,6 +271,8 @@ class Round:
     rejected: str | None = None  # whose uploads the servers left out, and why
     left_over: str | None = None  # what the next round needs of it
     word: str | None = None  # CSP's signed word about one that was given up
+    closed_at: float | None = None  # when it took its last upload, where that was before its last call
+    void: str | None = None  # why it was given up: `reasons.Reason` or `reasons.Void`
     held: str | None = (
         None  # the encrypted average between averaging and rewards; erased for a second one, and at the end
     )

@@ -4,6 +4,7 @@
 """
 
 import hashlib
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -313,6 +314,20 @@ class Requester:
         sums = {"pending": pending, "paid_in": paid_in, "offered": offered, "earned": earned, "returned": returned}
         sums |= self._compared(task, movements)
         return sums | {"movements": movements, "deposits": deposits}
+
+    def keep_scores(self, task: str, data: Sequence[str], rounds: Mapping[int, Mapping[str, Any]]) -> None:
+        """How well the models of these rounds did on this data, for reports; of the same data, with those known before."""
+        before = self.scores(task)
+        known = before["rounds"] if before is not None and before["data"] == list(data) else {}
+        kept = {**known, **{str(number): dict(found) for number, found in rounds.items()}}
+        found = {"data": list(data), "at": self.clock.now(), "rounds": kept}
+        replace_blob(self.blobs, f"{task}/scores", json.dumps(found).encode())
+
+    def scores(self, task: str) -> dict[str, Any] | None:
+        """The last evaluation, by round; None: there is none."""
+        name = f"{self.definition(task).task}/scores"
+        found: dict[str, Any] | None = json.loads(self.blobs.get(name)) if self.blobs.has(name) else None
+        return found
 
     def _compared(self, task: str, movements: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """What CSP has signed once claims have ended, beside what SP says to have paid by attestations.

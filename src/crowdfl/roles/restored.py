@@ -17,6 +17,7 @@ from crowdfl.crypto.randomness import secret_hex
 from crowdfl.errors import SettingsError, TaskUnreadable, WrongAmount
 from crowdfl.protocols.capabilities import DealsFiles
 from crowdfl.protocols.registry import profile_named
+from crowdfl.reasons import Void
 from crowdfl.roles.ports import CspStore, ManualClock, SpStore
 from crowdfl.roles.records import (
     EndedBy,
@@ -68,7 +69,7 @@ def _question_unread(store: SpStore, unread: UnreadableTask) -> None:
 def _give_up_asked(store: SpStore, task: str) -> None:
     for round_ in store.rounds(task):
         if round_.state in UNDER_WAY or (not round_.is_over and store.sp_record(task, round_.number).round):
-            give_up_round(store, task, round_)
+            give_up_round(store, task, round_, Void.RESTORED)
 
 
 def _open_anew(store: SpStore, task: str, now: float) -> None:
@@ -147,7 +148,7 @@ def end_doubtful_sp(store: SpStore, now: float) -> None:
                 continue
             for round_ in store.rounds(stored.task):
                 if round_.state in UNDER_WAY:
-                    give_up_round(store, stored.task, round_)
+                    give_up_round(store, stored.task, round_, Void.RESTORED)
             cancel_task(books, stored.task, Tombstone("cancelled", EndedBy.SP, _MASKS_IN_DOUBT))
         for unread in store.unreadable():
             if unread.state not in ENDED:

@@ -15,8 +15,9 @@ from crowdfl.roles.participant.participant import ParticipantSp
 from crowdfl.roles.ports import CspPeer, EndPeer, KgcPeer
 from crowdfl.roles.records import PaidClaim, PayWord, UsedInvitation
 from crowdfl.roles.requester import RequesterKgc, RequesterSp
-from crowdfl.roles.sp.people import compliance, consent_rows
+from crowdfl.roles.sp.people import consent_rows
 from crowdfl.roles.sp.platform import Sp
+from crowdfl.roles.sp.turnout import compliance
 from crowdfl.simulation.faults import Life
 
 _Asked = ParamSpec("_Asked")
@@ -313,7 +314,7 @@ class SpFront:
         return self._sp().tasks.deposits(task)
 
     def compliance(self, task: str) -> dict[str, Any]:
-        return compliance(self._sp().store, task)
+        return compliance(self._sp().store, self._sp().blobs, task)
 
     def consents(self, task: str) -> list[dict[str, Any]]:
         return consent_rows(self._sp().store, task)

@@ -156,6 +156,8 @@ rounds = _table(
     Column("final", Boolean, nullable=False),
     Column("asked", Boolean, nullable=False),
     *(Column(name, _Name) for name in ("average", "model", "rewards", "rejected", "left_over", "word", "held")),
+    Column("closed_at", Float(53)),
+    Column("void", _Name(32)),
     # How many: uploads, those of people who have not left, people drawn, those of them who have not left.
     *(Column(name, _Whole, nullable=False, default=0) for name in ("uploads", "present", "drawn", "members")),
 )

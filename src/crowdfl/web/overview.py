@@ -10,10 +10,10 @@ import shutil
 import time
 from base64 import b64encode
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from crowdfl.errors import CrowdFLError, TaskUnreadable, UnknownPayment
+from crowdfl.errors import TaskUnreadable, UnknownPayment
 from crowdfl.protocols.claims import BONUS
 from crowdfl.reasons import Reason
 from crowdfl.roles.records import (
@@ -33,6 +33,7 @@ from crowdfl.roles.sp.core import ENDED
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, Ledger
 from crowdfl.roles.sp.operator import OperatorActions
 from crowdfl.roles.sp.payees import waits_for_destination
+from crowdfl.roles.sp.turnout import left_out
 from crowdfl.roles.waiting import operator_waits_for
 from crowdfl.services.client.breaker import Breaker, BreakerState
 from crowdfl.services.run import SpParts
@@ -251,19 +252,12 @@ class Overview:
 
     def _timeline(self, task: str, most: int) -> list[Row]:
         """The newest round first."""
-        counts, dropped = self._store.upload_counts(task), self._store.dropped_uploads(task)
-        gone = {(number, who) for number, who, _ in self._store.gone_uploads(task)}
-        return [
-            self.round(
-                task, one, counts.get(one.number, 0), _why_dropped(one.number, dropped.get(one.number, []), gone)
-            )
-            for one in reversed(self._store.rounds(task)[-most:])
-        ]
+        rounds, counts = self._store.rounds(task)[-most:], self._store.upload_counts(task)
+        rejected = left_out(self._store, self._sp.blobs, task, rounds)
+        return [self.round(task, one, counts.get(one.number, 0), rejected[one.number]) for one in reversed(rounds)]
 
-    def round(self, task: str, one: Round, uploads: int, dropped: Mapping[str, Reason]) -> Row:
-        rejected = self._rejected(task, one)
+    def round(self, task: str, one: Round, uploads: int, rejected: Mapping[str, Reason]) -> Row:
         pays = bool(self._sp.core.definition(task).settings.budget)
-        rejected |= dropped
         rows = [{"who": who, "why": why} for who, why in sorted(rejected.items())]
         return {
             "number": one.number,
@@ -274,13 +268,6 @@ class Overview:
             "rejections": rows[:_MOST],
             "steps": steps_of(one, self.history.steps(task, one.number), pays),
         }
-
-    def _rejected(self, task: str, one: Round) -> dict[str, Reason]:
-        """Nothing of a round that was purged, or whose file cannot be read: the page goes on without."""
-        try:
-            return self._sp.rejected(task, one.number) if one.state is not RoundState.OPEN else {}
-        except (CrowdFLError, OSError, ValueError):
-            return {}
 
 
 _AVERAGED = (RoundState.HELD, RoundState.GATHERED, RoundState.PUBLISHED)
@@ -378,11 +365,6 @@ def _disk(folder: Path) -> Row:
     found = shutil.disk_usage(folder)
     share = found.free / found.total
     return {"name": "disk", "well": share > 0.05, "code": "free", "free": found.free // 10**9, "share": round(share, 2)}
-
-
-def _why_dropped(number: int, people: Sequence[str], gone: Collection[tuple[int, str]]) -> dict[str, Reason]:
-    """Their uploads of this round: who is gone has taken back, the others' files were damaged."""
-    return {who: Reason.WITHDRAWN if (number, who) in gone else Reason.DAMAGED for who in people}
 
 
 def _strangers(count: int) -> Row:

@@ -23,7 +23,7 @@ from crowdfl.cli.output import (
 from crowdfl.cli.waiting import waiting
 from crowdfl.errors import PackageMissing, SettingsError
 from crowdfl.retry import Backoff
-from crowdfl.settings import money_words, to_millionths
+from crowdfl.settings import to_millionths
 
 if TYPE_CHECKING:
     from crowdfl.documents.signed import Definition
@@ -315,23 +315,36 @@ def _state_lines(states: Mapping[int, str]) -> list[str]:
 
 
 @app.command()
-def report(task: _Task, settings: _Settings = _SETTINGS, as_json: Json = False) -> None:
-    """Show what is pending, was paid in, earned and returned, and every movement; not what a single participant was paid."""
-    from crowdfl.cli.task.views import compared_words, sum_words
+def report(
+    task: _Task,
+    settings: _Settings = _SETTINGS,
+    page: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write one page, to read, print and hand in.")
+    ] = None,
+    language: Annotated[str, typer.Option(help="Of the report: en, de or zh.")] = "en",
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Evaluate on what is held out of this, as `crowdfl evaluate` does; later reports have it too. Repeatable."
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Report the campaign: who was asked and took part, consent, accuracy, money, what each party learnt, what went wrong."""
+    from crowdfl.campaigns.report import TaskReport
     from crowdfl.services.client.opening import RequesterFile, open_requester
+    from crowdfl.web.requester_console.model_evaluation import ModelEvaluation
 
     with open_requester(RequesterFile.read(settings)) as requester:
-        found, currency = requester.report(task), requester.definition(task).settings.currency
-    lines = [f"{name:10} {words:>18}" for name, words in sum_words(found, currency).items()]
-    lines += compared_words(found, currency)
-    for deposit in found["deposits"]:
-        if deposit["state"] != "confirmed":
-            amount = money_words(deposit["amount"], currency)
-            lines.append(f"{amount:>29}  deposit {deposit['name']}: {deposit['state']}")
-    for movement in found["movements"]:
-        amount = money_words(movement["amount"], currency)
-        lines.append(f"{amount:>29}  {movement['name']}: {movement['source']} -> {movement['target']}")
-    show(found, *lines, as_json=as_json)
+        if data:
+            with waiting("evaluating", quiet=as_json):
+                ModelEvaluation(requester).by_round(task, data, lambda *_: None)
+        found = TaskReport.of(requester, task)
+    words = found.text(language)
+    if page is not None:
+        page.write_text(found.html(language), encoding="utf-8")
+        words = str(page)
+    show(found.values() | ({"html": str(page)} if page else {}), words, as_json=as_json)
 
 
 @app.command("people")
@@ -342,8 +355,8 @@ def people_now(
     as_json: Json = False,
 ) -> None:
     """Show who has joined, by the name in the task: how each came, invited or by the platform's list, and in which rounds each
-    has sent. CSV, or JSON."""
-    from crowdfl.roles.sp.people import PEOPLE_COLUMNS
+    has sent, and in which it could have. CSV, or JSON."""
+    from crowdfl.roles.sp.turnout import PEOPLE_COLUMNS
     from crowdfl.services.client.opening import RequesterFile, open_requester
 
     with open_requester(RequesterFile.read(settings)) as requester:

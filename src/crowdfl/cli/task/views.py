@@ -108,23 +108,6 @@ def sum_words(report: Mapping[str, Any], currency: str) -> dict[str, str]:
     }
 
 
-def compared_words(report: Mapping[str, Any], currency: str) -> list[str]:
-    """What CSP has signed, beside what SP says to have paid by it; nothing before claims have ended."""
-    lines = []
-    if report["sp_word"]:
-        lines.append(f"{money_words(report['sp_word'], currency)} for unused uploads, on SP's word: CSP attests none")
-    if report["attested"] is None:
-        return lines
-    lines.append(f"CSP has attested {money_words(report['attested'], currency)} in all, signed")
-    if not report["attested_complete"]:
-        lines.append("CSP was set back to an earlier state, and may have attested more than it knows")
-    if report["difference"]:
-        more = "more" if report["difference"] > 0 else "less"
-        amount = money_words(abs(report["difference"]), currency)
-        lines.append(f"DIFFERENCE: SP says to have paid {amount} {more} than CSP has attested: ask SP's operator why")
-    return lines
-
-
 def fund_words(task: str, deposit: str, amount: int, currency: str) -> str:
     paid = amount_words(amount)
     return (

@@ -8,6 +8,7 @@ from typing import Any
 
 from crowdfl.errors import RoundNotOpen, SettingsError, TaskNotEnded, TaskUnreadable, UnknownParticipant
 from crowdfl.protocols.registry import profile_named
+from crowdfl.reasons import Void
 from crowdfl.roles.ports import Clock, SpStore
 from crowdfl.roles.records import (
     LONGEST_REASON,
@@ -64,7 +65,7 @@ def retry_round(ports: LedgerPorts, task: str, number: int, seconds: float, *, v
             raise RoundNotOpen(f"round {number} is not under way: the task {stands}")
         store.seize(task, "the operator", ports.clock.now(), seconds)
         if void:
-            give_up_round(store, task, last)
+            give_up_round(store, task, last, Void.OPERATOR)
 
 
 @dataclass(frozen=True)

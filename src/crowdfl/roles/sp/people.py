@@ -9,7 +9,7 @@ earned is sealed to its keys, and no word of a requester's moves it: else a requ
 """
 
 import contextlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from crowdfl.documents.envelope import Envelope
@@ -20,7 +20,6 @@ from crowdfl.errors import (
     Conflict,
     ConsentMissing,
     DocumentError,
-    QuotaExceeded,
     TaskEnded,
     TaskFull,
     UnknownParticipant,
@@ -31,8 +30,6 @@ from crowdfl.roles.records import Round, RoundState, StoredParticipant, require_
 from crowdfl.roles.sp.core import ENDED, SpCore, require_running
 from crowdfl.roles.sp.uploads import upload_name
 
-_MOST = 20_000  # people that the requester is shown at once
-PEOPLE_COLUMNS = ("who", "state", "came", "sent", "drawn")
 CONSENT_COLUMNS = ("who", "state", "version", "language", "agreed", "received", "withdrawn", "document")
 
 
@@ -159,47 +156,6 @@ class People:
         served = Audience.REQUESTER in self._core.audience(task, final=False)
         done = round_.state is RoundState.REWARDED and served
         return done or round_.state is RoundState.ABORTED
-
-
-def compliance(store: SpStore, task: str) -> dict[str, Any]:
-    """Rounds with the moment each opened; people in the order they joined: where each stands, how it came, where it has sent.
-
-    `drawn`: the rounds that it was drawn for, of a task that draws people. By the names in the task; never what was sent.
-    """
-    people, rounds = store.participants(task), store.rounds(task)
-    if len(people) > _MOST:
-        raise QuotaExceeded(
-            f"{len(people)} people have joined, and at most {_MOST} are listed: ask the platform's operator"
-        )
-    sent = {one.number: {upload.who for upload in store.uploads(task, one.number)} for one in rounds}
-    drawn = {one.number: store.drawn(task, one.number) for one in rounds}
-    rows = [
-        _roster_row(one) | {"sent": _of(one.identity.who, sent), "drawn": _of(one.identity.who, drawn)}
-        for one in people
-    ]
-    return {"rounds": [{"number": one.number, "opened": one.opened_at} for one in rounds], "people": rows}
-
-
-def _came(one: StoredParticipant) -> str:
-    return "listed" if one.recruited else "invited"
-
-
-def _roster_row(one: StoredParticipant) -> dict[str, Any]:
-    """`joined`, `consent`: of a task with a consent text, when SP got it and its version."""
-    version = None if one.consent is None else Consent.read(Envelope.parse(one.consent, Consent.kind)).version
-    return {
-        "who": one.identity.who,
-        "state": one.state,
-        "came": _came(one),
-        "consent": version,
-        "joined": one.consented_at,
-        "withdrawn": one.withdrawn_at,
-        "replaced_by": one.replaced_by,
-    }
-
-
-def _of(who: str, by_round: Mapping[int, Collection[str]]) -> list[int]:
-    return [number for number, people in by_round.items() if who in people]
 
 
 def erase_gone(store: SpStore, blobs: Blobs, task: str) -> None:

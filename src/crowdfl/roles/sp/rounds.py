@@ -34,6 +34,7 @@ from crowdfl.errors import (
 from crowdfl.protocols.capabilities import DealsFiles, HearsEnds, PaysBonus, ShowsRecord
 from crowdfl.protocols.registry import profile_named
 from crowdfl.protocols.round import AggregationRound
+from crowdfl.reasons import Void
 from crowdfl.roles.dealt import file_sizes
 from crowdfl.roles.records import LONGEST_REASON, EndedBy, Round, RoundState, StoredTask, TaskState, Tombstone
 from crowdfl.roles.sp.core import ENDED, UNDER_WAY, SpCore
@@ -234,9 +235,9 @@ class RoundSteps:
         self._ports.store.post(task, Ledger.fund_round(number, payment), *more)
         self._core.keep_round(task, Round(number, self._core.now(), final=final))
 
-    def abort(self, task: str, current: Round, rejected: str | None = None) -> None:
+    def abort(self, task: str, current: Round, why: str = Void.CANCELLED, rejected: str | None = None) -> None:
         """Give a round up, unless it has changed (`Conflict`): its money returns to escrow. The caller holds a transaction."""
-        give_up_round(self._ports.store, task, current, rejected)
+        give_up_round(self._ports.store, task, current, why, rejected)
         self._aggregators.forget(task, current.number)
 
     def out_of_patience(self, task: str, current: Round) -> bool:
@@ -248,13 +249,16 @@ class RoundSteps:
         store = self._ports.store
         with store.transaction():
             current = store.round(task, number)
-            decided = self._core.decided(task, current, *store.turnout(task, number))
+            uploaded, missing = store.turnout(task, number)
+            decided = self._core.decided(task, current, uploaded, missing)
             if decided == current or store.task(task).state == TaskState.PAUSED:
                 return False
             if decided.state is RoundState.ABORTED:
-                self.abort(task, current)
+                enough = uploaded >= self._core.definition(task).settings.min_participants
+                self.abort(task, current, Void.NO_REFERENCE if enough else Void.TOO_FEW)
             else:
-                self._core.keep_round(task, decided, current)
+                closed = None if decided.state is RoundState.OPEN else self._core.now()
+                self._core.keep_round(task, replace(decided, closed_at=closed), current)
         return True
 
     def _is_quiet(self, task: str, number: int, uploaded: int) -> bool:
@@ -302,7 +306,7 @@ class RoundSteps:
         with self._ports.store.transaction():
             last = self._core.last_round(task)
             if last is not None and last.state in UNDER_WAY:
-                self.abort(task, last)
+                self.abort(task, last, Void.CSP_ENDED)
         with contextlib.suppress(TaskNotRunning):  # it has ended meanwhile
             ending = Tombstone("cancelled", by, printable(reason, LONGEST_REASON))
             cancel_task(self._core.sure_books, task, ending, self.abort)
@@ -337,7 +341,7 @@ class RoundSteps:
             rejected = _packed(failure.rejected) if isinstance(failure, RoundEnded) else None
             void = keep_results(self._ports.blobs, task, current, rejected=rejected)
             with contextlib.suppress(Conflict), self._ports.store.transaction():
-                self.abort(task, current, void.rejected)
+                self.abort(task, current, _why_void(failure), void.rejected)
             self.burn(task)
         return True
 
@@ -361,7 +365,7 @@ class RoundSteps:
             if current.state is RoundState.OPEN:
                 pass
             elif store.turnout(task, number)[0] < self._core.definition(task).settings.min_participants:
-                self.abort(task, current)  # some were damaged or taken back
+                self.abort(task, current, Void.TOO_FEW)  # some were damaged or taken back
             elif current.state is RoundState.HELD:
                 store.set_round(task, current, replace(current, state=RoundState.GATHERED))
             else:
@@ -533,6 +537,14 @@ class RoundSteps:
         sp = self._aggregators.complete(task, current.number)
         observer = self._core.options.tools.observer
         return AggregationRound(sp, self._csp.ask(task, current, sp), observer)
+
+
+def _why_void(failure: Exception) -> str:
+    if isinstance(failure, UploadDamaged | ReplyLost | DealtMaterialDamaged):
+        return Void.LOST
+    if isinstance(failure, RoundEnded):
+        return failure.reason or Void.CSP_REFUSED
+    return Void.CSP_REFUSED if isinstance(failure, OutOfTurn) else Void.CSP_AWAY
 
 
 def _packed(rejected: Mapping[str, str]) -> bytes | None:

@@ -14,6 +14,7 @@ from crowdfl.documents.signed import Appointment, Definition, Order
 from crowdfl.errors import DocumentError, NotReady, SettingsError, UnknownTask
 from crowdfl.learning.models.forms import require_safetensors
 from crowdfl.protocols.registry import profile_named
+from crowdfl.reasons import Void
 from crowdfl.roles.kept_file import put_long
 from crowdfl.roles.ports import SpStore
 from crowdfl.roles.records import (
@@ -64,10 +65,13 @@ def cancel_task(ports: LedgerPorts, task: str, ending: Tombstone, abort: Abort |
         store.change_task(task, state=TaskState.CANCELLED, ended_at=None if hangs else now, end=ending)
 
 
-def give_up_round(store: SpStore, task: str, current: Round, rejected: str | None = None) -> None:
+def give_up_round(
+    store: SpStore, task: str, current: Round, why: str = Void.CANCELLED, rejected: str | None = None
+) -> None:
     """For good: its money returns to escrow, and its seeds are erased; `Conflict` if it is not as it was read. The caller holds
     a transaction."""
-    aborted = replace(current, state=RoundState.ABORTED, rejected=rejected or current.rejected, held=None)
+    rejected = rejected or current.rejected
+    aborted = replace(current, state=RoundState.ABORTED, rejected=rejected, held=None, void=str(why))
     store.set_round(task, current, aborted)
     store.post(task, Ledger(store.movements(task)).abort_round(current.number))
     store.erase_seeds(task, current.number)

@@ -23,9 +23,10 @@ from crowdfl.documents.signed import ConsentReceipt, digest_of
 from crowdfl.errors import Forbidden, TaskUnreadable
 from crowdfl.protocols.uploads import upload_digest
 from crowdfl.roles.records import StoredDeposit, StoredPayment
-from crowdfl.roles.sp.people import compliance, consent_rows
+from crowdfl.roles.sp.people import consent_rows
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.roles.sp.retention import SpRetention
+from crowdfl.roles.sp.turnout import compliance
 from crowdfl.services.apps.held import add_held_metrics
 from crowdfl.services.apps.sp_recruiting import Listing, add_recruiting_routes
 from crowdfl.services.apps.sp_uploads import UnfinishedUploads, add_upload_routes
@@ -235,9 +236,8 @@ def _add_requester_routes(
 
     @app.get("/v1/tasks/{task}/compliance", dependencies=owner)
     def people(task: TaskId) -> dict[str, Any]:
-        """Who, by the name in the task, has sent in which rounds."""
-        sp.store.task(task)
-        return compliance(sp.store, task)
+        """Who, by the name in the task, has sent in which rounds, and what became of each round."""
+        return compliance(sp.store, sp.blobs, task)
 
     @app.get("/v1/tasks/{task}/consents", dependencies=owner)
     def consents(task: TaskId) -> dict[str, Any]:

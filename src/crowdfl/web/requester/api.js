@@ -26,6 +26,9 @@ const api = new Api("api/", () => localStorage.getItem(HALF) ?? "-", () => t("pa
 /** @param {string} path @param {AbortSignal} [signal] @returns {Promise<any>} */
 export const get = (path, signal) => api.call("GET", path, { signal });
 
+/** @param {string} path @param {AbortSignal} [signal] */
+export const getText = async (path, signal) => (await api.fetch("GET", path, { signal })).text();
+
 /** @param {string} path @param {unknown} [body] @param {AbortSignal} [signal] @returns {Promise<any>} */
 export const post = (path, body, signal) => api.call("POST", path, { body, signal });
 

@@ -22,7 +22,7 @@ const PAUSE_MS = 350;
 /** The steps, and in each its settings; what few people decide, and the rest of a section, is behind "More settings" of its step. @type {Record<string, string[]>} */
 const STEPS = {
   what: ["task.purpose", "who.name", "who.institution", "who.contact", "who.approval", "who.logo", "task.terms", "task.readers"],
-  record: ["training.labels", "training.channels", "training.learner", "training.layers", "training.features", "training.epochs"],
+  record: ["training.labels", "training.channels", "training.sensors", "training.questions", "training.learner", "training.layers", "training.features", "training.epochs"],
   plan: ["settings.min_participants", "settings.max_participants", "task.recruit", "plan.start_with", "plan.enrol_until", "plan.start_at",
     "settings.rounds", "plan.every", "settings.window", "plan.closes"],
   pay: ["settings.pay", "settings.each", "settings.bonus", "settings.budget", "settings.currency", "task.claim_window"],
@@ -30,6 +30,8 @@ const STEPS = {
   protect: ["settings.profile", "settings.weighting", "settings.max_norm", "settings.max_samples", "settings.server_step"],
   check: [],
 };
+/** Chosen by whoever needs them, and found by nobody who has to look for them. */
+const OPEN = ["training.sensors", "training.questions"];
 /** @type {Record<string, string>} Where the rest of a section is. */
 const HOMES = { task: "what", who: "what", plan: "plan", settings: "protect", training: "record", consent: "consent" };
 const TRANSLATED = ["purpose", "terms", "readers", "consent", "words"];
@@ -101,7 +103,7 @@ class Maker {
     const listed = STEPS[step].map((key) => fields.find((field) => keyOf(field) === key)).filter((field) => !!field);
     const all = Object.values(STEPS).flat();
     const some = listed.some(({ first }) => first);
-    const seldom = some ? listed.filter(({ first }) => !first) : [];
+    const seldom = some ? listed.filter((field) => !field.first && !OPEN.includes(keyOf(field))) : [];
     const rest = [...seldom, ...fields.filter((field) => HOMES[field.section] === step && !all.includes(keyOf(field)))];
     const extra = { plan: [this.#timeline], consent: [this.languages, this.#adder()], check: [this.#answer] }[step] ?? [];
     return h("section", { hidden: true, "aria-labelledby": `title-${step}` }, h("h2", { id: `title-${step}`, tabindex: -1 }, t(`step.${step}`)),
@@ -117,8 +119,8 @@ class Maker {
     const fault = h("p.fault", { id: `${id}-fault` });
     made.input.setAttribute("aria-describedby", `${id}-hint ${id}-fault`);
     const flag = field.kind === "flag";
-    const label = h(flag ? "label.flag" : "label", { for: id }, flag && made.element, spoken(field));
-    const wide = ["long", "lines"].includes(field.kind) || field.name === "logo";
+    const label = made.group ? h("p.label", { id: `${id}-label` }, spoken(field)) : h(flag ? "label.flag" : "label", { for: id }, flag && made.element, spoken(field));
+    const wide = ["long", "lines"].includes(field.kind) || field.name === "logo" || made.group;
     const element = h(wide ? "div.wide" : "div", null, label, !flag && made.element, h("p.hint", { id: `${id}-hint` }, hintOf(field)), fault);
     this.#inputs.set(keyOf(field), { field, control: made, fault, step, element });
     return element;

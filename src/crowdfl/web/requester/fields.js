@@ -2,6 +2,7 @@
 import { h } from "../web/common/dom.js";
 import { said } from "../web/common/said.js";
 import { isSaid, t } from "../web/common/text.js";
+import { questionEditor, sensorEditor } from "./editors.js";
 
 /**
  * @typedef {object} Field
@@ -12,7 +13,7 @@ import { isSaid, t } from "../web/common/text.js";
  */
 /** @typedef {HTMLInputElement | HTMLTextAreaElement | HTMLSelectElement} Input */
 /** @typedef {string | boolean} Value As the console's service takes it. */
-/** @typedef {{ element: HTMLElement, input: Input, get: () => Value, set: (value: Value) => void }} Control */
+/** @typedef {{ element: HTMLElement, input: Input, get: () => Value, set: (value: Value) => void, group?: boolean }} Control `group`: of several inputs. */
 
 /** @param {Field} field */
 export const keyOf = ({ section, name }) => `${section}.${name}`;
@@ -171,4 +172,4 @@ function logo(id) {
 }
 
 /** @type {Record<string, (id: string) => Control>} */
-const SPECIAL = { "plan.enrol_until": momentOf, "plan.start_at": momentOf, "plan.every": pace, "who.logo": logo };
+const SPECIAL = { "plan.enrol_until": momentOf, "plan.start_at": momentOf, "plan.every": pace, "who.logo": logo, "training.questions": questionEditor, "training.sensors": sensorEditor };

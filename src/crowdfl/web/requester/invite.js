@@ -9,11 +9,12 @@ import { isOver } from "./list.js";
 
 /** @typedef {import("./api.js").Task} Task */
 /** @typedef {import("./api.js").Standing} Standing */
-/** @typedef {{ number: number | null, file: string | null, link: string | null, replaces: string | null, who: string | null, state: string, came?: string, sent: number[], drawn: number[], consent?: string | null, joined?: number | null, withdrawn?: number | null, replaced_by?: string | null }} Person A person, or an invitation that nobody has used. */
+/** @typedef {{ number: number | null, file: string | null, link: string | null, replaces: string | null, who: string | null, state: string, came?: string, sent: number[], drawn: number[], missing?: number[], taken_back?: number[], consent?: string | null, joined?: number | null, agreed?: number | null, withdrawn?: number | null, replaced_by?: string | null }} Person A person, or an invitation that nobody has used. */
 /** @typedef {{ invitations: Person[], rounds: { number: number, opened: number }[], folder: string, no_phones: string | null }} People */
 
 const SHOWN = 25;
 const CODES = 50; // of one answer
+const ROSTER = 250; // rows on the page; its file has all
 const HERE = ["in", "joining"];
 
 /** @type {Record<string, (person: Person, open: number) => boolean>} */
@@ -25,7 +26,7 @@ const FILTERS = {
 };
 
 /** Whether a round waits for this person. @param {Person} person @param {number} round 0: none is open. */
-const owes = ({ state, sent, drawn }, round) => round > 0 && state === "in" && !sent.includes(round) && (!drawn.length || drawn.includes(round));
+const owes = ({ missing = [] }, round) => round > 0 && missing.includes(round);
 
 /** @param {Task} task @param {AbortSignal} signal */
 export function inviteCard(task, signal) {
@@ -168,18 +169,13 @@ const csv = (rows) => rows.map((row) => `${row.map((cell) => quoted(String(cell 
 export const invitationsCsv = ({ invitations }) => csv([["invitation", "replaces", "state", "participant", "sent", "link"],
   ...invitations.map(({ number, replaces, state, who, sent, link }) => [number, replaces, state, who, sent.join(" "), link])]);
 
-/** @typedef {"sent" | "missing" | "unasked"} RoundState */
+/** @typedef {"sent" | "takenBack" | "missing" | "unasked"} RoundState */
 
-/**
- * What became of a round for one person: nobody is missed who could not have sent. Of a person with two phones one counts.
- * @param {Person} person @param {{ number: number, opened: number }} round @param {readonly Person[]} all @returns {RoundState}
- */
-export function roundState({ who, state, sent, drawn, withdrawn = null }, { number, opened }, all) {
+/** What became of a round for one person, as the platform says it. @param {Person} person @param {number} number @returns {RoundState} */
+export function roundState({ sent, taken_back: back = [], missing = [] }, number) {
   if (sent.includes(number)) return "sent";
-  if (drawn.length && !drawn.includes(number)) return "unasked";
-  const before = all.some((one) => one.replaced_by === who && one.sent.includes(number));
-  const gone = ["replaced", "left"].includes(state) || (withdrawn !== null && withdrawn <= opened);
-  return before || gone ? "unasked" : "missing";
+  if (back.includes(number)) return "takenBack";
+  return missing.includes(number) ? "missing" : "unasked";
 }
 
 /** Seconds as a moment that people and programs read. @param {number | null | undefined} at */
@@ -187,25 +183,27 @@ const moment = (at) => (typeof at === "number" ? new Date(at * 1000).toISOString
 
 /** A row for each person, a column for each round; times are UTC. @param {People} people */
 export function rosterCsv({ invitations, rounds }) {
-  const named = ["participant", "invitation", "replaces", "replaced_by", "state", "consent", "agreed", "withdrawn"];
+  const named = ["participant", "invitation", "replaces", "replaced_by", "state", "consent", "joined", "agreed", "withdrawn"];
   return csv([[...named, ...rounds.map(({ number }) => `round ${number}`)], ...invitations.filter(({ who }) => who).map((one) =>
-    [one.who, one.number, one.replaces, one.replaced_by ?? "", one.state, one.consent ?? "", moment(one.joined), moment(one.withdrawn),
-      ...rounds.map((round) => roundState(one, round, invitations))])]);
+    [one.who, one.number, one.replaces, one.replaced_by ?? "", one.state, one.consent ?? "", moment(one.joined), moment(one.agreed), moment(one.withdrawn),
+      ...rounds.map(({ number }) => roundState(one, number))])]);
 }
 
 /** @param {People} people */
 function rosterTable({ invitations, rounds }) {
-  const rows = invitations.filter(({ who }) => who).slice(0, 10 * SHOWN).map((one) => [h("code", null, one.who), one.number ?? "", t(`person.${one.state}`), one.consent ?? "",
-    one.joined ? formatTime(one.joined) : "", rounds.map((round) => `${round.number}: ${t(`roundState.${roundState(one, round, invitations)}`)}`).join(" · "),
+  const people = invitations.filter(({ who }) => who);
+  const rows = people.slice(0, ROSTER).map((one) => [h("code", null, one.who), one.number ?? "", t(`person.${one.state}`), one.consent ?? "",
+    one.agreed ? formatTime(one.agreed) : "", rounds.map(({ number }) => `${number}: ${t(`roundState.${roundState(one, number)}`)}`).join(" · "),
     one.replaced_by ? h("code", null, one.replaced_by) : "", one.withdrawn ? formatTime(one.withdrawn) : ""]);
-  return table(t("people.rosterTitle"), ["who", "number", "state", "consent", "agreed", "rounds", "replacedBy", "withdrawn"].map((name) => t(`column.${name}`)), rows, { numbers: [1] });
+  const shown = table(t("people.rosterTitle"), ["who", "number", "state", "consent", "agreed", "rounds", "replacedBy", "withdrawn"].map((name) => t(`column.${name}`)), rows, { numbers: [1] });
+  return people.length > ROSTER ? h("div", null, shown, h("p", null, t("people.rosterMore", { count: people.length - ROSTER }))) : shown;
 }
 
 /** A row for each person and round, with the day on which the round opened; `expected`: whether this person could have sent. @param {People} people */
 export function complianceCsv({ invitations, rounds }) {
   const day = (/** @type {number} */ opened) => new Date(opened * 1000).toISOString().slice(0, 10);
   return csv([["participant", "invitation", "came", "state", "round", "day", "expected", "sent"], ...invitations.filter(({ who }) => who).flatMap((person) =>
-    rounds.map((round) => [person.who, person.number, person.came ?? "", person.state, round.number, day(round.opened), roundState(person, round, invitations) === "unasked" ? 0 : 1, person.sent.includes(round.number) ? 1 : 0]))]);
+    rounds.map((round) => [person.who, person.number, person.came ?? "", person.state, round.number, day(round.opened), ["sent", "missing"].includes(roundState(person, round.number)) ? 1 : 0, person.sent.includes(round.number) ? 1 : 0]))]);
 }
 
 const CONSENT = ["who", "state", "version", "language", "agreed", "received", "withdrawn", "document"];

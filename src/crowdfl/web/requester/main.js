@@ -7,6 +7,7 @@ import { get, openSession } from "./api.js";
 import { createView } from "./create.js";
 import { sheetView } from "./invite.js";
 import { listView } from "./list.js";
+import { reportView } from "./report.js";
 import { taskView } from "./task.js";
 
 /** @typedef {{ title: string, element: HTMLElement }} View */
@@ -22,6 +23,7 @@ const VIEWS = [
   [/^#\/new\/([0-9a-f]{64})$/, createView],
   [/^#\/tasks\/([0-9a-f]{64})$/, taskView],
   [/^#\/tasks\/([0-9a-f]{64})\/sheet$/, sheetView],
+  [/^#\/tasks\/([0-9a-f]{64})\/report$/, reportView],
 ];
 
 /** Take the secret out of the address before anything else. The browser that used it before is still let in. */

@@ -1,5 +1,6 @@
 // The phone's own invitation, of a task that does not exist yet: the page around this one sends its definition.
 import { bestLanguage, language, readAs, speak } from "../web/common/text.js";
+import { askedSample } from "../phone/app/answers.js";
 import { aboutView } from "../phone/app/views/about.js";
 
 /** @typedef {{ definition: any, code: string }} Shown The definition's body, and its reader's language. */
@@ -25,7 +26,7 @@ async function show(shown) {
   const campaign = { task: TASK, phase: "invited", definition, refusal: null, closed: null, problem: null, expires: null, sp: location.origin, now: {}, stopped: null };
   const model = { get: () => campaign, look: nothing, join: nothing, forget: nothing, agree: nothing };
   const { element } = aboutView(/** @type {any} */ (model), TASK);
-  /** @type {HTMLElement} */ (document.getElementById("view")).replaceChildren(element);
+  /** @type {HTMLElement} */ (document.getElementById("view")).replaceChildren(element, ...askedSample(definition));
 }
 
 addEventListener("message", ({ origin, data }) => {

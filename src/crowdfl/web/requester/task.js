@@ -29,6 +29,7 @@ export async function taskView(signal, id) {
     h("h1", null, task.purpose || t("page.noPurpose")),
     h("p.soft", null, t("task.line", { profile: task.profile, parameters: task.parameters, count: task.rounds, least: task.least, most: task.most }), " ", h("code", null, task.task)),
     place, money.element, invite.element, accuracy.element, modelCard(task, signal), learnt, orders.element,
+    card(t("paper.title"), h("p", null, t("paper.about")), h("a.button", { id: "to-report", href: `#/tasks/${task.task}/report` }, t("paper.open"))),
     h("p", null, h("a", { href: `#/new/${task.task}` }, t("task.another"))));
   void watch(task, place, [money.show, invite.show, accuracy.show, orders.show], signal);
   return { title: task.purpose || t("page.task"), element };

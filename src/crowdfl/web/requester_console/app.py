@@ -97,7 +97,7 @@ def create_requester_app(actions: RequesterActions, session: OneBrowser) -> Fast
     app.include_router(routes)
     headers = page_headers(frames=True)
     # Its own last: it takes every name that is left. The phone's page is there for a preview.
-    places = {**page_assets("requester", ""), **page_assets("phone", "/phone")}
+    places = {**page_assets("requester", ""), **page_assets("phone", "/phone"), **page_assets("report", "/web/report")}
     for place, assets in reversed(places.items()):
         add_static(app, place, assets, lambda: headers)
     return app
@@ -156,6 +156,11 @@ def _add_task(routes: APIRouter, actions: RequesterActions) -> None:
     @routes.post(f"{_TASK}/invitations")
     def invite(task: TaskId, body: new_invitations) -> dict[str, Any]:
         return actions.invite(task, body.count, body.days, body.replaces)
+
+    @routes.get(f"{_TASK}/report.{{language}}.html")
+    def report(task: TaskId, language: Annotated[str, InPath(pattern="^[a-z]{2}$")]) -> Response:
+        """One page, to read, print and hand in."""
+        return Response(actions.report(task, language), media_type="text/html; charset=utf-8", headers=SEALED)
 
     @routes.get(f"{_TASK}/codes/{{first}}")
     def codes(task: TaskId, first: Annotated[int, InPath(ge=0)]) -> dict[str, str]:

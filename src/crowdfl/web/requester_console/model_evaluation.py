@@ -28,7 +28,7 @@ class ModelEvaluation:
     """One requester's models. A reader keeps where it stands: one reads at a time."""
 
     requester: Requester
-    _scores: dict[tuple[str, tuple[str, ...], int], dict[str, float]] = field(default_factory=dict)
+    _scores: dict[tuple[str, tuple[str, ...], int], dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._reading = threading.Lock()
@@ -58,10 +58,14 @@ class ModelEvaluation:
         steps = len(data) + 2
         progress(0, steps, "opening the model")
         recipe = recipe_shown(self.requester.definition(task).training)
-        arrays = self.model(task)
+        arrays, newest = self.model(task), self._readable(task)[-1]
         samples = _loaded(recipe, data, lambda done, words: progress(done + 1, steps, words))
         progress(steps - 1, steps, "evaluating")
-        return {**_scored(recipe, recipe.make_learner(), arrays, samples), "labels": list(recipe.labels)}
+        found = _scored(recipe, recipe.make_learner(), arrays, samples)
+        before = self.requester.scores(task)
+        if before is None or before["data"] == list(data):  # a report has one evaluation: that by round stays
+            self.requester.keep_scores(task, data, {newest: _kept(found)})
+        return {**found, "labels": list(recipe.labels)}
 
     def by_round(self, task: str, data: Sequence[str], progress: Progress) -> dict[str, Any]:
         """Accuracy of the initial weights, which are round 0, and of the model after each round that the requester may read."""
@@ -81,9 +85,9 @@ class ModelEvaluation:
                 except NotReady as why:
                     unread.append({"number": number, "why": str(why)})
                     continue
-                kept = {name: found[name] for name in ("accuracy", "loss", "windows")}
-                self._scores[task, tuple(data), number] = kept
+                self._scores[task, tuple(data), number] = _kept(found)
         known = [number for number in numbers if (task, tuple(data), number) in self._scores]
+        self.requester.keep_scores(task, data, {number: self._scores[task, tuple(data), number] for number in known})
         states = self.requester.states(task)
         rounds = [{"number": n, "state": states.get(n), **self._scores[task, tuple(data), n]} for n in known]
         return {"rounds": rounds, "unread": unread}
@@ -113,6 +117,11 @@ def recipe_shown(training: Mapping[str, Any]) -> Recipe:
             "`crowdfl evaluate`"
         )
     return recipe
+
+
+def _kept(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What a report shows of an evaluation."""
+    return {name: found[name] for name in ("accuracy", "loss", "windows", "classes")}
 
 
 def _place(path: str) -> Path:

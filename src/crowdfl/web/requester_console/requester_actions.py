@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from crowdfl.campaigns.report import TaskReport
 from crowdfl.crypto.randomness import secret_hex
 from crowdfl.documents.invitations import Ticket
 from crowdfl.documents.links import phone_page
@@ -228,6 +229,10 @@ class RequesterActions:
         """What each party saw of this task."""
         definition = self.requester.definition(task)
         return _known(definition, self.requester.sp.status(task))
+
+    def report(self, task: str, language: str) -> str:
+        """The campaign's report, as one page of HTML."""
+        return TaskReport.of(self.requester, task).html(language)
 
     def evaluate(self, task: str, data: Sequence[str]) -> Job:
         self.requester.definition(task)

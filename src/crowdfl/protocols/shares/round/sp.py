@@ -358,7 +358,8 @@ class SharesSp(PaidSp):
                 self._tally.add(manifest.names, verdict_on(manifest, now.members))
                 talk = now.talk
             if self._tally.void:
-                raise RoundEnded(f"round {self.round_number} is void, and nothing was opened: {self._tally.void.words}")
+                why = self._tally.void
+                raise RoundEnded(f"round {self.round_number} is void, and nothing was opened: {why.words}", why)
             self._last = now
         return self._last
 
@@ -386,7 +387,8 @@ class SharesSp(PaidSp):
 
     def _heed_failure(self, manifest: RoundManifest, word: bytes) -> None:
         check_verdict(word, manifest, AcceptedSet((), {}, Reason.CSP_FAILED), self._csp_key, self._shape)
-        raise RoundEnded(f"round {self.round_number} is void, and nothing was opened: {Reason.CSP_FAILED.words}")
+        why = Reason.CSP_FAILED
+        raise RoundEnded(f"round {self.round_number} is void, and nothing was opened: {why.words}", why)
 
     def _judged(self, now: _SpCohort) -> Generator[Long, Reply, None]:
         """Who is within the bounds, and what they get: both servers come to the same set, and CSP signs it."""

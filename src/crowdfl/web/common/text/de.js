@@ -103,7 +103,7 @@ export default {
     every_sensors: "Durchschnitte, die eine Fahrt von einem Spaziergang oder eine Menschenmenge von einem stillen Raum unterscheiden können",
     every_push: "Von einem Telefon, dessen Besitzer erinnert werden möchte: dass es diese Plattform nutzt und wann es erinnert wird; die Plattform erfährt eine Adresse, an der sie denselben Browser in anderen Aufgaben wiedererkennt",
     every_payer: "Wohin jedes Pseudonym bezahlt werden möchte, wie viel insgesamt und mit welcher Einladung es beigetreten ist; wo schon während der Runden abgerechnet wird (`fixed`, `equal`), jede Teilzahlung und ihr Datum; für wie viele ungenutzte Beiträge",
-    every_inviter: "Welche seiner Einladungen benutzt wurden, von welchem Pseudonym, und in welchen Runden jedes Pseudonym gesendet hat",
+    every_inviter: "Welche seiner Einladungen benutzt wurden, von welchem Pseudonym, und wann jedes beitrat und in welchen Runden es gesendet hat; wie viele Beiträge einer Runde ausgelassen wurden und warum",
     every_others: "Was diese eine Person beigetragen hat",
     every_servers: "Alles",
     shares_participant: "Den Durchschnitt jeder Runde außer der letzten, die eigene Vergütung, welche Pseudonyme in einer Runde waren, welche ausgelassen wurden und warum. Bei Gewichtung nach Stichproben deren Gesamtzahl und damit die Zahl von jedem, der kommt oder geht; bei Vergütung nach Stichproben auch die letzte Gesamtzahl. Bei fester oder gleicher Vergütung folgt die Vergütung aller daraus, wer dabei war",

@@ -103,7 +103,7 @@ export default {
     every_sensors: "Averages that may tell a drive from a walk, or a crowd from a quiet room",
     every_push: "Of a phone whose owner wants reminders: that it uses this platform, and when it is reminded; the platform learns an address by which it knows the same browser in other tasks",
     every_payer: "Where each pseudonym wants to be paid, how much in all, and by which invitation it joined; where claims come while rounds go on (fixed, equal), each instalment and its date; for how many unused uploads",
-    every_inviter: "Which of its invitations were used, by which pseudonym, and in which rounds each pseudonym has sent",
+    every_inviter: "Which of its invitations were used, by which pseudonym, when each joined and in which rounds it has sent; how many uploads of a round were left out, and why",
     every_others: "What the last one contributed",
     every_servers: "Everything",
     shares_participant: "The average of every round but the last, its own rewards, which pseudonyms were in a round, which were left out and why. With weighting samples the total of samples, and so the number of whoever comes or goes; with pay samples the last total too. With pay fixed or equal everyone's reward follows from who was in",

@@ -33,6 +33,10 @@ export function aboutFields(definition, about, withLabel) {
   };
 }
 
+/** The questions as the phone asks them, for whoever writes them; what is answered is kept nowhere. @param {DefinitionBody} definition */
+export const askedSample = (definition) => questionsOf(definition).length
+  ? [h("section", { id: "asked" }, h("h2", null, t("record.shortQuestion")), ...aboutFields(definition, { label: "", answers: {} }, false).elements)] : [];
+
 /** @param {string} name @param {Node | string} legend @param {readonly string[]} all @param {string | undefined} chosen @param {ReturnType<typeof textsOf>} texts */
 function choices(name, legend, all, chosen, texts) {
   const inputs = all.map((value) => /** @type {HTMLInputElement} */ (h("input", { type: "radio", name, value, checked: value === chosen })));
