@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from crowdfl.crypto import randomness
+from crowdfl.crypto.long_bytes import Long, whole
 from crowdfl.crypto.sealing import ReaderKey
 from crowdfl.crypto.signing import SigningKey
 from crowdfl.protocols.profile import ParticipantKeys
@@ -143,6 +144,8 @@ class Watch:
         for module in (average, compare, correlations, csp, lanes, rewards, rounds, sp, upload):
             if hasattr(module, "expand"):
                 patch.setattr(module, "expand", self._expanding(module.expand))
+            if hasattr(module, "Expansion"):
+                patch.setattr(module, "Expansion", self._expanding(module.Expansion))
         patch.setattr(ReaderKey, "open", self._opening(ReaderKey.open))
         seal, added = average.seal_to, average._opened
 
@@ -153,16 +156,16 @@ class Watch:
 
         def noted_sum(shape: Any, offer: Any, *reply: Any) -> Any:
             found = added(shape, offer, *reply)
-            self.expanded += [(offer.sums, found[0]), (offer.total, found[1])]  # CSP knows what it adds
+            self.expanded += [(offer.sums, found.sums()), (offer.total, found.total)]  # CSP knows what it adds
             return found
 
         patch.setattr(average, "seal_to", noted_seal)
         patch.setattr(average, "_opened", noted_sum)
 
-    def _expanding(self, expand: Callable[..., bytes]) -> Callable[..., bytes]:
-        def noted(seed: bytes, context: bytes, length: int) -> bytes:
+    def _expanding(self, expand: Callable[..., Long]) -> Callable[..., Long]:
+        def noted(seed: bytes, context: bytes, length: int) -> Long:
             found = expand(seed, context, length)
-            self.expanded.append((seed, found))
+            self.expanded.append((seed, whole(found)))
             return found
 
         return noted
@@ -219,7 +222,7 @@ class Watch:
 def _caller() -> str:
     """Who takes a hash, by its name in the code; helpers that only pass on are left out."""
     frame: Any = sys._getframe(2)
-    while frame.f_code.co_name in ("sha256", "sign"):
+    while frame.f_code.co_name in ("sha256", "sha256_of", "sign"):
         frame = frame.f_back
     return str(frame.f_code.co_qualname)
 

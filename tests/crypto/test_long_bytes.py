@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crowdfl.crypto import long_bytes
-from crowdfl.crypto.long_bytes import Joined, Part, blocks_of, sha256_of, whole
+from crowdfl.crypto.long_bytes import Joined, LongPart, blocks_of, sha256_of, whole
 from crowdfl.crypto.shares import ring as rings
 from crowdfl.crypto.shares.expansion import Expansion, expand
 from crowdfl.crypto.shares.ring import Ring, RunningSum
@@ -21,9 +21,9 @@ CUTS = st.tuples(st.integers(-3, 40), st.integers(-3, 40)).map(lambda ends: slic
 def test_joined_parts_are_sliced_as_bytes_are(parts, cut):
     """In memory or not: a part of a part too."""
     together = b"".join(parts)
-    joined = Joined([Part(part, 0, len(part)) for part in parts])
+    joined = Joined([LongPart(part, 0, len(part)) for part in parts])
     assert (len(joined), joined[:], joined[cut]) == (len(together), together, together[cut])
-    view = Part(joined, 0, len(joined)).part(0, len(joined))
+    view = LongPart(joined, 0, len(joined)).part(0, len(joined))
     assert bytes(view[cut]) == together[cut]
 
 

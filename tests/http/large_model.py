@@ -3,7 +3,6 @@
 Each is a process of its own that ends before the next one begins: one computer then holds them all.
 """
 
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -17,9 +16,11 @@ import crowdfl
 from crowdfl.campaigns.local import OwnServers
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.services.client.opening import home_of, invited, read_invitation
+from tests.subprocesses import run
 
 PEOPLE = 3
 STEP = 0.25  # that everyone's training moves every weight by, times their number
+_PATIENCE = 3600.0  # seconds, for one person
 _ROOT = Path(__file__).parents[2]
 
 
@@ -55,7 +56,7 @@ def play(folder: Path, parameters: int, **settings: Any) -> Played:
             _join(path)
         for number, path in enumerate(people, 1):
             command = [sys.executable, "-m", "tests.http.large_model", path, str(number)]
-            subprocess.run(command, cwd=_ROOT, check=True)  # noqa: S603 -- this very module
+            run(command, cwd=_ROOT, check=True, timeout=_PATIENCE)
         task.wait()
         return Played(task.model["w"], idle, highest_memory(servers))
 

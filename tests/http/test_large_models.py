@@ -13,6 +13,7 @@ from crowdfl.learning.models.forms import to_safetensors
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.uploads import Head, Parcel
 from crowdfl.roles.limits import SpQuotas
+from crowdfl.services.apps.sp_uploads import UnfinishedUploads
 from crowdfl.services.apps.sp_weights import UnfinishedWeights
 from crowdfl.services.client import in_pieces, transport
 from crowdfl.services.client.in_pieces import InPieces
@@ -130,17 +131,15 @@ def test_one_requester_has_one_unfinished_file_and_all_together_a_few(tmp_path):
 
 
 def test_what_nobody_continues_is_swept(tmp_path):
+    """Once an hour, with uploads that nobody continues."""
     now = [time.time()]
-    files = UnfinishedWeights(tmp_path, lambda: now[0])
-    files.path("requester", "a" * 64).write_bytes(b"some")
-    assert files.sweep() == 0
+    uploads, files = UnfinishedUploads(tmp_path, lambda: now[0]), UnfinishedWeights(tmp_path / "weights")
+    kept = files.path("requester", "a" * 64)
+    kept.write_bytes(b"some")
+    assert uploads.sweep() == 0
     now[0] += 8 * 24 * 3600.0
-    assert files.sweep() == 1
-    assert held_in(tmp_path) == []
-
-
-def held_in(folder):
-    return sorted(folder.glob("*"))
+    assert uploads.sweep() == 1
+    assert not kept.exists()
 
 
 def test_weights_that_are_not_the_definitions_are_refused_and_kept_for_nobody(world):

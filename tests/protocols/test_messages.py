@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crowdfl import protocols
-from crowdfl.crypto.long_bytes import Joined, Long, Part
+from crowdfl.crypto.long_bytes import Joined, Long, LongPart
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
 from crowdfl.errors import (
     CiphertextError,
@@ -229,9 +229,9 @@ def test_a_long_field_stays_where_it_lies(monkeypatch):
     assert isinstance(data, Joined)
     assert data[:] == outer.to_bytes() == dataclasses.replace(outer, payload=inner.to_bytes()).to_bytes()
     read = StepRequest.from_bytes(data, Limits.plain(1000))
-    assert isinstance(read.payload, Part)
+    assert isinstance(read.payload, LongPart)
     found = SumOffer.from_bytes(read.payload, Limits.plain(1000))
-    assert isinstance(found.sums, Part)
+    assert isinstance(found.sums, LongPart)
     assert (found.sums[:], found.total) == (inner.sums, inner.total)
     with pytest.raises(Truncated):
-        StepRequest.from_bytes(Part(data, 0, len(data) - 1), Limits.plain(1000))
+        StepRequest.from_bytes(LongPart(data, 0, len(data) - 1), Limits.plain(1000))

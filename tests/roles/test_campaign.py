@@ -310,7 +310,7 @@ def test_an_order_that_was_overtaken_is_out_of_date(desk):
         order("pause", 1.0)
     order("resume", 2.0)
     assert desk.state == "running"
-    later = json.dumps({"task": desk.task, "action": "pause", "at": "later"})
+    later = json.dumps({"form": 1, "task": desk.task, "action": "pause", "at": "later"})
     with pytest.raises(DocumentError, match="wrong field: at"):
         desk.sp.tasks.order(desk.task, Envelope.sign(Order.kind, later, desk.requester.signing).text)
 

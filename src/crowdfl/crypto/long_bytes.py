@@ -17,7 +17,7 @@ class Long(Protocol):
     def __getitem__(self, piece: slice, /) -> Wire: ...
 
 
-class Part:
+class LongPart:
     """A part of long bytes, where they lie."""
 
     def __init__(self, whole: Long, start: int, stop: int) -> None:
@@ -30,8 +30,8 @@ class Part:
         first, last, _ = piece.indices(self._length)
         return self._whole[self._start + first : self._start + max(first, last)]
 
-    def part(self, start: int, stop: int) -> "Part":
-        return Part(self._whole, self._start + start, self._start + stop)
+    def part(self, start: int, stop: int) -> "LongPart":
+        return LongPart(self._whole, self._start + start, self._start + stop)
 
 
 class Joined:

@@ -15,7 +15,7 @@ from types import UnionType
 from typing import Any, ClassVar, Self, dataclass_transform, get_type_hints
 
 from crowdfl.crypto.compute import Backend
-from crowdfl.crypto.long_bytes import LONG_BYTES, Joined, Long, Part
+from crowdfl.crypto.long_bytes import LONG_BYTES, Joined, Long, LongPart
 from crowdfl.crypto.paillier.pctd import PublicKey
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
 from crowdfl.errors import FormatError, LimitExceeded, TrailingBytes, Truncated, UnsupportedVersion
@@ -87,7 +87,7 @@ class Message:
         parts: list[Long] = [_HEADER.pack(_MAGIC, self.form, self.kind)]
         for part in _fields_of(type(self), self.form):
             value = changed.get(part.name, getattr(self, part.name))
-            body = value if isinstance(value, Joined | Part) else _encode(value)
+            body = value if isinstance(value, Joined | LongPart) else _encode(value)
             parts += [_LENGTH.pack(len(body)), body]
         return parts
 
@@ -107,7 +107,7 @@ class Message:
         cls._bodies(data, len(data))
 
     @classmethod
-    def _bodies(cls, data: Long, longest: int) -> "dict[str, memoryview | Part]":
+    def _bodies(cls, data: Long, longest: int) -> "dict[str, memoryview | LongPart]":
         if len(data) < _HEADER.size:
             raise Truncated(f"{len(data)} bytes are not a message")
         magic, form, kind = _HEADER.unpack_from(data[: _HEADER.size])
@@ -119,7 +119,7 @@ class Message:
             )
         if kind != cls.kind:
             raise FormatError(f"a message of kind {kind} where {cls.__name__} is expected")
-        view = memoryview(data) if isinstance(data, bytes | bytearray | memoryview) else Part(data, 0, len(data))
+        view = memoryview(data) if isinstance(data, bytes | bytearray | memoryview) else LongPart(data, 0, len(data))
         place = _HEADER.size
         bodies = {}
         for part in _fields_of(cls, form):
@@ -160,7 +160,7 @@ class RoundRequest(Message):
     round_number: int
 
 
-def _next(view: memoryview | Part, place: int, longest: int) -> tuple[memoryview | Part, int]:
+def _next(view: memoryview | LongPart, place: int, longest: int) -> tuple[memoryview | LongPart, int]:
     if len(view) < place + _LENGTH.size:
         raise Truncated("the message ends inside a length")
     (length,) = _LENGTH.unpack(view[place : place + _LENGTH.size])
@@ -170,7 +170,7 @@ def _next(view: memoryview | Part, place: int, longest: int) -> tuple[memoryview
     if len(view) < start + length:
         raise Truncated(f"the message ends inside a field of {length} bytes")
     end = start + length
-    return view.part(start, end) if isinstance(view, Part) else view[start:end], end
+    return view.part(start, end) if isinstance(view, LongPart) else view[start:end], end
 
 
 def _encode(value: Any) -> bytes | memoryview:  # noqa: ANN401 -- the one place where fields of every type meet
@@ -188,10 +188,10 @@ def _encode(value: Any) -> bytes | memoryview:  # noqa: ANN401 -- the one place 
     return number.to_bytes((number.bit_length() + 7) // 8, "big")
 
 
-def _decode(found: memoryview | Part, hint: Any, limits: Limits) -> Any:  # noqa: ANN401
+def _decode(found: memoryview | LongPart, hint: Any, limits: Limits) -> Any:  # noqa: ANN401
     if hint is Long and len(found) > LONG_BYTES:
         return found
-    body = found[:] if isinstance(found, Part) else found
+    body = found[:] if isinstance(found, LongPart) else found
     return _value(bytes(body), hint, limits)
 
 

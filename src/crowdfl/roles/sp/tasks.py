@@ -11,7 +11,7 @@ from typing import Any
 from crowdfl.crypto.long_bytes import Long, sha256_of
 from crowdfl.crypto.randomness import random_between
 from crowdfl.documents.signed import Appointment, Definition, Order
-from crowdfl.errors import DocumentError, NotReady, SettingsError, UnknownTask
+from crowdfl.errors import DocumentError, KeyMismatch, NotReady, SettingsError, UnknownTask
 from crowdfl.learning.models.forms import require_safetensors
 from crowdfl.protocols.registry import profile_named
 from crowdfl.reasons import Void
@@ -115,7 +115,11 @@ class Tasks:
         kept = ports.bundles.has(f"{task}.sp")
         bundle = ports.bundles.get(f"{task}.sp") if kept else ports.kgc.bundle(task)[2]
         profile = profile_named(opened.settings.profile)
-        appointed.require_key(profile.sp(opened.spec, bundle, self._core.options.tools).fingerprint)
+        try:
+            appointed.require_key(profile.sp(opened.spec, bundle, self._core.options.tools).fingerprint)
+        except KeyMismatch:  # no task comes of it
+            ports.blobs.delete(_weights(task))
+            raise
         if not kept:
             ports.bundles.put(f"{task}.sp", bundle)
         if not self._is_known(task):  # else all of it was here before, and some may be burnt

@@ -47,7 +47,7 @@ from crowdfl.services.http.bodies import (
     takes_bytes,
     takes_json,
 )
-from crowdfl.services.http.pieces import Offset, Pieces, UnfinishedFiles, cut
+from crowdfl.services.http.pieces import ArrivingPieces, Offset, UnfinishedFiles, cut
 from crowdfl.services.http.signatures import ByParticipant, Signed
 
 _Key = TypeVar("_Key", bound=Hashable)
@@ -219,7 +219,7 @@ class _Reception:
             self._limits[task] = await to_thread.run_sync(lambda: (uploads.limit(task), uploads.head(task)))
         return self._limits[task]
 
-    def append(self, path: Path, offset: int, body: Body, limit: int, pieces: Pieces | None) -> int:
+    def append(self, path: Path, offset: int, body: Body, limit: int, pieces: ArrivingPieces | None) -> int:
         if pieces is None:
             return self.incoming.append(path, offset, body.file, limit)
         return self.incoming.add(path, offset, body, limit, pieces)

@@ -52,12 +52,12 @@ class UnfinishedFiles:
             return file.read(length)
         return b""
 
-    def pieces(self, path: Path, digest: str, offset: int, head: int) -> "Pieces":
+    def pieces(self, path: Path, digest: str, offset: int, head: int) -> "ArrivingPieces":
         """To hold what comes at this offset against its leaves; so many bytes of the file are its head."""
         known = self.beginning(path, head) if offset else b""
         if offset and len(known) < head:
             raise Conflict(f"{len(known)} bytes have arrived, not {offset}: start again at 0")
-        return Pieces(digest, Head.of(known) if offset else head, offset)
+        return ArrivingPieces(digest, Head.of(known) if offset else head, offset)
 
     def append(self, path: Path, offset: int, piece: IO[bytes], limit: int, marks: Sequence[Mark] = ()) -> int:
         """Add a piece at an offset, which is the present length, or 0 to start again; the new length."""
@@ -81,7 +81,7 @@ class UnfinishedFiles:
                 self._marks[path] = [*known, *marks]
             return file.tell()
 
-    def add(self, path: Path, offset: int, body: Body, limit: int, pieces: "Pieces") -> int:
+    def add(self, path: Path, offset: int, body: Body, limit: int, pieces: "ArrivingPieces") -> int:
         """A body, all of whose pieces were held against their leaves on the way."""
         pieces.require_whole(body.length)
         body.file.seek(0)
@@ -113,8 +113,8 @@ class UnfinishedFiles:
         return head, marks
 
     def sweep(self) -> int:
-        """Remove what nobody has continued for a week; returns how many."""
-        stale = [path for path in self.folder.glob("*.part") if self.now() - path.stat().st_mtime > _STALE_SECONDS]
+        """Remove what nobody has continued for a week, in folders below too; returns how many."""
+        stale = [path for path in self.folder.rglob("*.part") if self.now() - path.stat().st_mtime > _STALE_SECONDS]
         for path in stale:
             self.unlink(path)
         return len(stale)
@@ -172,7 +172,7 @@ def cut(length: int) -> Truncated:
     return Truncated(f"the {length} bytes here are not the upload that was signed: send the rest, or start again at 0")
 
 
-class Pieces:
+class ArrivingPieces:
     """Pieces of an upload on their way, one or several, the first with the head: each is held against its leaf as it ends."""
 
     def __init__(self, digest: str, head: Head | int, offset: int) -> None:
