@@ -356,7 +356,7 @@ class _Words:
     def _amount(self, millionths: int) -> str:
         return f"{self.say.decimal(f'{in_cents(millionths):,f}')} {self.report.currency}"
 
-    def _price(self, amount: str | None) -> str:
+    def _price(self, amount: str | int | Decimal | None) -> str:
         return self._amount(to_millionths(amount or 0))
 
     def _percent(self, share: float | None) -> str:
