@@ -12,7 +12,7 @@ from crowdfl.learning.models.shape import Weights
 from crowdfl.learning.recipe import Recipe
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.services.client.peers import KgcClient, SpClient
-from crowdfl.settings import TaskSettings
+from crowdfl.settings import TaskSettings, TextsSettings
 from crowdfl.storage.memory_blobs import MemoryBlobs
 from tests.hosts import small_definition
 from tests.http.processes import Loopback, serving, wait_for
@@ -141,12 +141,24 @@ def test_with_noise_nothing_is_ticked_and_the_sentence_stays_in_every_language(p
         "lanes": 1024,
     }
     definition, weights = listed(min_participants=5, max_participants=9, decimals=4, **own)
-    task = requester.create(definition, weights)
+    arabic = TextsSettings(purpose="ميّز المشي من الجلوس")
+    task = requester.create(replace(definition, texts={"ar": arabic}), weights)
     page = phone_context.new_page()
     page.goto(f"{platform.urls['sp']}/tasks/")
     link = page.locator(f"#task-{task[:8]}").get_by_role("link").get_attribute("href")
-    for code, words in (("en", "only the noise"), ("de", "nur das Rauschen"), ("zh", "噪声")):
+    said = {
+        "en": "only the noise",
+        "de": "nur das Rauschen",
+        "zh": "噪声",
+        "fr": "le bruit",
+        "es": "solo el ruido",
+        "ar": "ضجيج",
+    }
+    for code, words in said.items():
         browsers.in_language(page, code)
+        heading = page.locator(f"#task-{task[:8]} h2")
+        expect(heading).to_have_text(arabic.purpose if code == "ar" else definition.purpose)
+        assert heading.evaluate("one => [one.lang, one.dir]") == (["ar", "rtl"] if code == "ar" else ["en", "ltr"])
         page.goto(f"{platform.urls['sp']}{link}")
         expect(page.locator("#recruits")).to_contain_text(words)
         expect(page.locator(".joining button.main")).to_be_enabled()
