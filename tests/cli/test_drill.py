@@ -104,10 +104,10 @@ def test_what_happened_since_the_backup_is_told(sp: Live, tmp_path: Path):
             store.set_round(TASK, None, Round(number, 1.0, state))
     sp.backup()
     with sp.store() as store:
+        store.acknowledge(TASK, 2, [Upload(WHO, "1" * 64, late=False)])
         store.set_round(TASK, Round(1, 1.0, RoundState.CLOSED), Round(1, 1.0, RoundState.REWARDED))
         store.set_round(TASK, Round(2, 1.0), Round(2, 1.0, RoundState.CLOSED))
         store.set_round(TASK, None, Round(3, 2.0))
-        store.acknowledge(TASK, 2, [Upload(WHO, "1" * 64, late=False)])
         store.add_task(replace(store.task(TASK), task=OTHER))
         store.add_deposit(StoredDeposit(OTHER, "all", 36_000_000, DepositState.CONFIRMED, 0.0, 1.0))
         (waits,) = store.payments(TASK)

@@ -1271,6 +1271,18 @@ PAYOUTS = (
         "tests/storage/test_backup.py::test_what_was_never_backed_up_is_not_ready",
     ),
     off(
+        "a drill of another platform's backup",
+        "services/drill.py",
+        "len(set(signs)) > 1 or (all(names) and names[0] != names[1])",
+        "tests/cli/test_drill.py::test_a_backup_of_another_platform_is_refused",
+    ),
+    instead(
+        "a role in a drill reaches the bucket of the running one",
+        "services/alone.py",
+        Text('"s3": None, ', ""),
+        "tests/cli/test_drill.py::test_a_role_that_is_alone_keeps_all_in_its_folder_and_has_nobody_to_tell",
+    ),
+    off(
         "a restore writes wherever the archive says",
         "services/folders/backups.py",
         "place not in (None, named)",

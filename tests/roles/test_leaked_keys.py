@@ -7,6 +7,7 @@ import pytest
 
 from crowdfl.crypto.sealing import ReaderKey
 from crowdfl.crypto.signing import SigningKey
+from crowdfl.documents.destination import open_destination
 from crowdfl.documents.invitations import Certificate, EnrolmentRequest, Ticket
 from crowdfl.documents.signed import TaskEnd
 from crowdfl.errors import BadSignature, SettingsError, TaskFull, TaskNotRunning
@@ -59,6 +60,9 @@ def test_kgcs_new_signing_key_lets_a_task_go_on_with_who_is_in_it(desk: Desk):
     desk.play()
     assert desk.states() == ["rewarded", "rewarded"]
     require_paid(desk, 2)
+    with pytest.raises(BadSignature):  # a requester who has not accepted the new key notices
+        desk.create(small_definition(desk.settings, claim_window=DAY), desk.initial)
+    desk.requester.kgc_key = desk.signing.public
     again = desk.create(small_definition(desk.settings, claim_window=DAY), desk.initial)
     assert again != desk.task  # the next task is under the new key
 
@@ -128,7 +132,9 @@ def test_a_payers_new_key_is_of_new_tasks_and_running_ones_are_paid_by_the_old(t
         person.pay_to("email", "ann@example.org")
     desk.play(2)
     require_paid(desk, 2)
-    assert {desk.sp.store.payee(desk.task, person.keys.who).sequence for person in desk.crowd} == {2}
+    who = desk.crowd[0].keys.who
+    sealed = desk.sp.store.payee(desk.task, who).destination
+    assert open_destination(leaked, sealed, desk.task, who, 1).to == "ann@example.org"
     with pytest.raises(SettingsError, match="pays people out by"):
         desk.requester.create(small_definition(desk.settings, claim_window=DAY), desk.initial)
     desk.requester.payer = new.public

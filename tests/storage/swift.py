@@ -98,7 +98,7 @@ def serving_s3(folder: Path) -> Iterator[S3Settings]:
 
 def _make_bucket(endpoint: str, name: str) -> None:
     """By S3's older signature, which takes no library."""
-    until = time.monotonic() + 120
+    until = time.monotonic() + 400
     while True:
         date = datetime.datetime.now(datetime.UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")
         signed = hmac.new(SECRET.encode(), f"PUT\n\n\n{date}\n/{name}".encode(), hashlib.sha1).digest()

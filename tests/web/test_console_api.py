@@ -1,22 +1,27 @@
 """The operator's console: what it shows, what it does, and how a browser hears of changes."""
 
 import contextlib
+import inspect
 import json
+import re
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import httpx
 import pytest
 
 from crowdfl.errors import Forbidden, StoreUnavailable
 from crowdfl.reasons import Reason
+from crowdfl.roles import waiting
 from crowdfl.roles.ports import ManualClock
-from crowdfl.roles.records import DisputeState, PaymentState, Round, RoundState, StoredDispute, StoredPayment
+from crowdfl.roles.records import DisputeState, PaymentState, Round, RoundState, StoredDispute, StoredPayment, Trouble
+from crowdfl.roles.sp import why
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.services.http.wire import PROTOCOL_HEADER
 from crowdfl.services.server import running
-from crowdfl.web import events, overview
+from crowdfl.web import events, overview, pages
 from tests.hosts import INITIAL_MODEL
 from tests.http import conftest as http
 from tests.http.world import DEPOSIT, task_definition
@@ -155,6 +160,28 @@ def test_the_ledger_is_shown_by_round_without_what_one_participant_got():
     assert (second["number"], second["funded"], second["returned"], second["unclaimed"]) == (2, "36", "36", "0")
     assert (first["offered"], first["earned"], first["unclaimed"]) == ("36", "30", "6")
     assert "aa" not in json.dumps([first, second])
+
+
+def test_a_task_says_why_it_waits_and_what_can_be_typed(world):
+    """As the command does: whom it waits for, since when, what was tried. What keeps all tasks waiting comes first."""
+    task = announced(world)
+    people, deposit = world.operator().get(f"tasks/{task}").json()["why"]
+    assert (people["wait"]["code"], deposit["wait"]["code"]) == ("people", "deposit")
+    assert deposit["do"] == [f"crowdfl sp deposit confirm SETTINGS {task} first 80.00 EUR"]
+    world.sp.store.note_trouble(Trouble(task, "", 1.0, 2.0, 3, "StorageFull", "no space"))
+    disk, *_ = world.operator().get(f"tasks/{task}").json()["why"]
+    assert (disk["wait"]["code"], disk["since"], disk["do"]) == ("disk", 1.0, ["df -h"])
+    assert [(one["times"], one["error"]) for one in disk["tried"]] == [(3, "StorageFull")]
+
+
+def test_the_page_has_words_for_everything_that_a_task_can_wait_for():
+    """In each language: a code without words would show as a code."""
+    said = [inspect.getsource(one) for one in (why, waiting.operator_waits_for)]
+    codes = {one for text in said for one in re.findall(r"Wait\.of\(\s*\"(\w+)\"", text)}
+    assert {"disk", "csp", "people", "reference"} <= codes
+    for text in sorted((Path(pages.__file__).parent / "console" / "text").glob("*.js")):
+        words = text.read_text(encoding="utf-8").partition("  wait: {")[2].partition("\n  },")[0]
+        assert codes <= set(re.findall(r"^    (\w+):", words, re.M)), text.name
 
 
 def test_a_peer_that_is_away_is_ill(shared):

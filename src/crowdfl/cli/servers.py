@@ -5,7 +5,6 @@ What an operator sees and does works on the role's own store and folder, whether
 
 import datetime
 import gc
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 import typer
 
 from crowdfl.cli.output import Json, SettingsPath, show, write_rows
-from crowdfl.errors import CrowdFLError, SettingsError, TaskNotEnded, TaskUnreadable
+from crowdfl.errors import SettingsError, TaskNotEnded, TaskUnreadable
 from crowdfl.settings import (
     DAY,
     TOKEN_ROLES,
@@ -36,11 +35,9 @@ if TYPE_CHECKING:
     from crowdfl.roles.records import StoredTask
     from crowdfl.roles.sp.operator import OperatorActions, Row
     from crowdfl.roles.sp.retention import SpRetention
-    from crowdfl.roles.sp.why import Around
     from crowdfl.services.http.auth import TokenEntry, Tokens
 
 
-_LEAST_ROOM = 16 * 2**20  # bytes: less is a full disk for a round
 _Task = Annotated[str, typer.Argument(help="The task's id, as `list` shows it.")]
 _Reason = Annotated[str, typer.Option("--reason", help="Why, in a sentence: everyone in the task can read it.")]
 _Days = Annotated[float, typer.Option("--days", min=0.0, help="How many days longer, up to the time to claim.")]
@@ -86,14 +83,14 @@ def task_app(model: type[ServiceSettings]) -> typer.Typer:
         def _why(settings: SettingsPath, task: _Task, as_json: Json = False) -> None:
             from crowdfl.roles.sp.retention import SpRetention
             from crowdfl.roles.sp.why import causes, told
-            from crowdfl.services.run import open_retention
+            from crowdfl.services.run import around_sp, open_retention
             from crowdfl.storage.settings_file import read_service
 
             found = read_service(SpSettings, settings)
             with open_retention(found) as retention:
                 if isinstance(retention, SpRetention):
                     stored, store = retention.store.task(task), retention.store
-                    reasons = causes(store, retention.blobs, stored, _around(found, retention))
+                    reasons = causes(store, retention.blobs, stored, around_sp(found, store, retention.guard))
                     show([one.shown() for one in reasons], told(stored, reasons, str(settings)), as_json=as_json)
 
         @app.command(
@@ -154,25 +151,6 @@ def _opened(model: type[ServiceSettings], path: Path) -> "Iterator[OperatorActio
             yield _sp_desk(retention, settings.max_clock_jump)
         elif not isinstance(retention, SpRetention):
             yield PeerDesk(retention)
-
-
-def _around(settings: SpSettings, retention: "SpRetention") -> "Around":
-    """What is wrong with SP itself, as a command beside it sees it."""
-    from crowdfl.roles.sp.time import OperatorClock
-    from crowdfl.roles.sp.why import Around
-    from crowdfl.services.client.transport import SystemClock
-
-    disk = shutil.disk_usage(settings.data)
-    guard = clock = ""
-    try:
-        retention.guard.require_own()
-    except CrowdFLError as wrong:
-        guard = str(wrong)
-    try:
-        OperatorClock(SystemClock(), time.monotonic, retention.store, settings.max_clock_jump).now()
-    except CrowdFLError as wrong:
-        clock = str(wrong)
-    return Around(disk.free < _LEAST_ROOM, guard, clock, settings.csp_patience)
 
 
 def _sp_desk(retention: "SpRetention", max_clock_jump: float) -> "OperatorActions":

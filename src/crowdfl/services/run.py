@@ -6,6 +6,7 @@ anything of it is used, so that a damaged file changes nothing. Connections stay
 
 import asyncio
 import contextlib
+import shutil
 import signal
 import ssl
 import threading
@@ -41,6 +42,7 @@ from crowdfl.roles.sp.operator import payment_rows
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.roles.sp.time import ClockWatch, OperatorClock
+from crowdfl.roles.sp.why import Around
 from crowdfl.services import tracing
 from crowdfl.services.apps import csp as csp_app
 from crowdfl.services.apps import kgc as kgc_app
@@ -138,6 +140,7 @@ class Reloads(Background):
             self._log.info("reloaded")
 
 
+_LEAST_ROOM = 16 * 2**20  # bytes: less is a full disk for a round
 _LOOK_SECONDS = 10.0  # between looks whether a sweep is due
 _DATABASE = Backoff(first=1.0, longest=10.0)
 _ONCE = Backoff(deadline=0.0)  # whoever is away now is told later
@@ -452,6 +455,21 @@ def open_retention(
         elif isinstance(settings, CspSettings):
             own = kept(settings, "blobs"), open_guard(store, settings, tell=False)
             yield CspRetention(store, keys, clock, *own)
+
+
+def around_sp(settings: SpSettings, store: SqlStore, guard: Guard) -> Around:
+    """What is wrong with SP itself, as a command beside it sees it, and its console."""
+    missing = doubt = ""
+    try:
+        guard.require_own()
+    except CrowdFLError as wrong:
+        missing = str(wrong)
+    try:
+        OperatorClock(SystemClock(), time.monotonic, store, settings.max_clock_jump).now()
+    except CrowdFLError as wrong:
+        doubt = str(wrong)
+    full = shutil.disk_usage(settings.data).free < _LEAST_ROOM
+    return Around(full, missing, doubt, settings.csp_patience)
 
 
 def read_ledger(settings: SpSettings, task: str) -> Ledger:

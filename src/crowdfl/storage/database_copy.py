@@ -44,10 +44,9 @@ def copy_database(url: str, target: Path) -> None:
         return
     engine = open_engine(url)
     try:
-        # A snapshot: what others commit meanwhile is not in it.
-        how = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-        with named_errors(engine), engine.connect().execution_options(**how) as found, _plain(target).begin() as copy:
-            _copy_tables(found, copy)
+        with named_errors(engine), engine.connect() as found, _plain(target).begin() as copy:
+            # A snapshot: what others commit meanwhile is not in it.
+            _copy_tables(found.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True), copy)
     finally:
         engine.dispose()
 
@@ -107,7 +106,7 @@ def _made_like(table: sa.Table, into: sa.MetaData) -> sa.Table:
     ]
     unique = [one for one in table.constraints if isinstance(one, sa.UniqueConstraint)]
     constraints = [sa.UniqueConstraint(*one.columns.keys(), name=one.name) for one in unique]
-    indexes = [sa.Index(one.name, *one.columns.keys(), unique=one.unique) for one in table.indexes]
+    indexes = [sa.Index(str(one.name), *one.columns.keys(), unique=one.unique) for one in table.indexes]
     return sa.Table(table.name, into, *columns, *constraints, *indexes)
 
 

@@ -34,9 +34,10 @@ from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, Ledger
 from crowdfl.roles.sp.operator import OperatorActions
 from crowdfl.roles.sp.payees import waits_for_destination
 from crowdfl.roles.sp.turnout import left_out
+from crowdfl.roles.sp.why import Cause, causes
 from crowdfl.roles.waiting import operator_waits_for
 from crowdfl.services.client.breaker import Breaker, BreakerState
-from crowdfl.services.run import SpParts
+from crowdfl.services.run import SpParts, around_sp
 from crowdfl.text import printable
 from crowdfl.web.events import EventHistory, Row, Sections
 
@@ -92,6 +93,7 @@ class Overview:
             "least": definition.settings.min_participants,
             "ended": None if stored.end is None else stored.end.coded(),
             "claims_until": stored.claims_until if stored.state in ENDED else None,
+            "why": [one.shown() for one in self._causes(stored)],
             "not_told": self._actions.not_told(stored),
             "can_purge": self._actions.can_purge(stored),
             "timeline": self._timeline(task, rounds),
@@ -103,6 +105,12 @@ class Overview:
             "payouts": list(self._totals(payments, now).values()),
             "disputes": [self._dispute(one) for one in self._disputes(task)],
         }
+
+    def _causes(self, stored: StoredTask) -> Sequence[Cause]:
+        """What `crowdfl sp task why` says."""
+        parts = self._parts
+        around = around_sp(parts.settings, self._store, parts.retention.guard)
+        return causes(self._store, parts.retention.blobs, stored, around)
 
     def proofs(self, task: str, who: str, number: int) -> Row:
         """Of a dispute: what the participant has signed, and what the books said."""

@@ -1,7 +1,7 @@
 // One task: its rounds as a timeline, uploads, rejections, books; cancel and purge.
 import { h, table } from "../web/common/dom.js";
 import { duration, formatTime, formatSeconds, money } from "../web/common/format.js";
-import { ask, button, facts, stateTag } from "../web/common/parts.js";
+import { ask, button, facts, stateTag, waitText } from "../web/common/parts.js";
 import { said } from "../web/common/said.js";
 import { endingWords, isSaid, listOf, t } from "../web/common/text.js";
 import { BY_PAGE, get, post, taskPath } from "./api.js";
@@ -14,6 +14,7 @@ import { refusals, short, waitsText } from "./tasks.js";
 
 const TYPED = 6; // characters that confirm what cannot be undone
 const UNDER_WAY = ["running", "paused"];
+const OF_REQUESTER = "the requester: "; // a command that is not the operator's
 const COMPUTED = ["closed", "gathered", "published", "weighed"]; // rounds that may wait for CSP
 const ALL_ROUNDS = 1000;
 
@@ -68,7 +69,19 @@ function aboutTask(about) {
     about.state === "settled" && about.not_told.length && [t("task.notTold"), listOf(about.not_told)],
     [t("task.id"), h("code", null, about.task)],
     [t("task.key"), h("code", null, about.requester)],
-  ]), actions(about)];
+  ]), actions(about), ...reasons(about.why)];
+}
+
+/** Whom it waits for, since when, what was tried, and what can be typed: as `crowdfl sp task why` says it. @param {Row[]} why */
+const reasons = (why) => (why.length ? [h("h2", null, t("task.whyTitle")), h("ul.why", null, ...why.map(reasonItem)), h("p.soft", null, t("task.whySettings"))] : []);
+
+/** @param {Row} cause */
+function reasonItem(cause) {
+  const commands = cause.do.map((/** @type {string} */ one) => (one.startsWith(OF_REQUESTER) ? t("task.whyRequester", { command: one.slice(OF_REQUESTER.length) }) : one));
+  return h("li", null,
+    h("p", null, [waitText(cause.wait), ...(cause.since ? [t("task.whySince", { when: formatTime(cause.since) })] : [])].join(" · ")),
+    ...cause.tried.map((/** @type {Row} */ one) => h("p.soft", null, t("task.whyTried", { times: one.times, when: formatTime(one.last), error: one.error }))),
+    commands.length > 0 && h("pre", null, h("code", null, commands.join("\n"))));
 }
 
 /** @param {Row} about */
