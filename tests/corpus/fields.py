@@ -104,5 +104,9 @@ def _is_own(kind: type[Any]) -> bool:
     return kind.__module__.startswith(f"{crowdfl.__name__}.")
 
 
-if __name__ == "__main__":
+def write() -> None:
     FROZEN.write_text(json.dumps(described(), indent=1, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    write()

@@ -11,9 +11,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -109,10 +110,17 @@ class Loopback:
 
 
 @contextlib.contextmanager
-def serving(folder: Path, observer: Observer | None = None, *, plain: bool = False, **of_sp: Any) -> Iterator[Loopback]:
+def serving(
+    folder: Path,
+    observer: Observer | None = None,
+    *,
+    plain: bool = False,
+    databases: Mapping[str, str] = MappingProxyType({}),
+    **of_sp: Any,
+) -> Iterator[Loopback]:
     """KGC, CSP and SP, each with its folder, certificate and tokens; `observer` watches both servers.
 
-    `plain`: without TLS. What else is given is set for SP.
+    `plain`: without TLS. `databases`: by role, in place of its folder's. What else is given is set for SP.
     """
     ca = tls.make_ca(folder)
     tokens: dict[str, str] = {}
@@ -126,7 +134,7 @@ def serving(folder: Path, observer: Observer | None = None, *, plain: bool = Fal
             tokens[f"{name} for {role}"] = Tokens(folder / name / "tokens.json").add(role, role)
         where = {"data": folder / name, "host": "127.0.0.1", "port": 0}
         safety = {"plain_http": True} if plain else {**vars(made[name]), "ca": ca.certificate}
-        return where | safety | {"insecure_test_key": True}
+        return where | safety | {"insecure_test_key": True, "database": databases.get(name)}
 
     def peer(url: str, given: str, role: str) -> PeerSettings:
         path = folder / role / f"{given}.token"
@@ -134,7 +142,7 @@ def serving(folder: Path, observer: Observer | None = None, *, plain: bool = Fal
         return PeerSettings(url=url, token=path)
 
     with contextlib.ExitStack() as stack:
-        (folder / "sp").mkdir(mode=0o700)
+        (folder / "sp").mkdir(mode=0o700, exist_ok=True)
         sp_key, known = signing_key(folder / "sp" / "signing.key").public, {"sp": pins["sp"], "csp": pins["csp"]}
         own = prepare("kgc", "requester", "sp", "csp", "operator")
         kgc_settings = KgcSettings(**own, pins=known, sp_key=sp_key)

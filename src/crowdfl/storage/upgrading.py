@@ -14,6 +14,7 @@ from crowdfl.documents.envelope import Envelope, kind_of
 from crowdfl.documents.forms import completed
 from crowdfl.errors import CrowdFLError, StoreUnreadable, TaskUnreadable
 from crowdfl.protocols.messages import Message
+from crowdfl.protocols.registry import PROFILES, profile_named
 from crowdfl.storage import migrations
 from crowdfl.storage.sql import SqlStore
 from crowdfl.storage.tables import metadata
@@ -88,6 +89,8 @@ class _Enough(Exception):
 
 def _read(store: SqlStore) -> tuple[int, int, dict[str, str]]:
     """Tasks, rows, and what of which task cannot be read."""
+    for name in PROFILES:
+        profile_named(name)  # with the messages that servers keep of it
     known = store.all_tasks()
     unreadable = {one.task: one.why for one in store.unreadable()}
     for task in store.tasks():

@@ -1,0 +1,133 @@
+"""A campaign that an earlier version began is finished by this one: paid, and the books balanced.
+
+The services are real, over copies of the corpus' folders, and live at the time at which it was made: signed ends pass.
+"""
+
+import json
+import tarfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect, sync_playwright
+
+from crowdfl.errors import NotReady
+from crowdfl.roles.sp.ledger import ESCROW, PAID_PEOPLE, REWARDS
+from crowdfl.storage import upgrading
+from tests.corpus.campaign import ABOUT, OF_PROGRAMS, TASKS, OffsetClock, World, world
+from tests.corpus.phone import live_at, put
+from tests.http.processes import wait_for
+from tests.web import browsers
+
+pytestmark = pytest.mark.second
+VERSIONS = sorted(path.name for path in Path(__file__).parent.glob("v[0-9]*"))
+PHONES = "phone.json"
+DAY = 86400.0
+
+
+@pytest.fixture(params=VERSIONS)
+def corpus(request, tmp_path):
+    """The folders as they were left."""
+    place = Path(__file__).parent / request.param
+    with tarfile.open(place / "folders.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    for path in (tmp_path, *tmp_path.rglob("*")):
+        path.chmod(0o700 if path.is_dir() else 0o600)
+    return tmp_path
+
+
+@pytest.fixture
+def finishing(corpus):
+    """The services over them, by this version's code, an hour after the last that happened there."""
+    about = json.loads((corpus / ABOUT).read_text())
+    clock = OffsetClock()
+    clock.offset = about["made_at"] + 60 - time.time()
+    with world(corpus, clock) as here:
+        yield here
+
+
+def test_this_version_reads_all_of_it(corpus):
+    for role in ("kgc", "csp", "sp"):
+        found = upgrading.look(f"sqlite:///{corpus}/{role}/state.db")
+        assert (found.tasks, found.unreadable) == (len(TASKS), {})
+
+
+def test_its_campaigns_are_finished_paid_and_balanced(finishing):
+    here = finishing
+    for person in OF_PROGRAMS["open"]:
+        invited = iter(here.requester.invite(here.tasks["open"], 3, DAY))
+        here.person("open", person).join(next(invited))
+    earned = {}
+    for name in ("stuck", "keyed", "open"):
+        for number in range(1, TASKS[name]["rounds"] + 1):
+            for person in OF_PROGRAMS[name]:
+                here.take_part(name, person, number)
+        claims = [claimed(here, name, person) for person in OF_PROGRAMS[name]]
+        assert all(claims)
+        earned[name] = sum(claims)
+    require_balanced(here, earned)
+
+
+def test_a_phone_goes_on_from_what_it_had_stored(finishing):
+    """In a browser, with its keys, its recordings and its receipt of round 1: it trains, sends, claims and is paid."""
+    here, name = finishing, "phone"
+    about = json.loads((here.folder / ABOUT).read_text())
+    before = {about["addresses"][role]: here.platform.urls[role] for role in ("sp", "kgc")}
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(**browsers.options())
+        with browsers.opened(browser, browsers.PHONE) as context:
+            live_at(context, here.clock.offset)
+            put(context, here.platform.urls["sp"], (here.folder / PHONES).read_text(), before)
+            page = context.new_page()
+            page.goto(f"{here.platform.urls['sp']}/join/#/home/{here.tasks[name]}")
+            headline = page.locator(".headline")
+            expect(headline).to_have_text("Your contribution to round 2 of 2 has arrived.", timeout=LONG)
+            for person in OF_PROGRAMS[name]:
+                here.take_part(name, person, 2)
+            claims = [claimed(here, name, person) for person in OF_PROGRAMS[name]]
+            assert claims == [5_000_000, 5_000_000]
+            expect(headline).to_have_text("The campaign has ended.", timeout=LONG)
+            wait_for(lambda: require_people_paid(here, name, 3 * 5_000_000))
+        browser.close()
+    require_balanced(here, {name: 3 * 5_000_000})
+
+
+LONG = 4 * browsers.PATIENCE
+
+
+def claimed(here: World, task: str, name: str) -> int:
+    """Millionths, once both rounds are rewarded."""
+    person = here.person(task, name)
+
+    def look() -> int:
+        person.step(lambda *_: pytest.fail("there is no round left to train for"))
+        return person.claim()
+
+    return wait_for(look)
+
+
+def require_people_paid(here: World, name: str, amount: int) -> None:
+    paid = sum(one["amount"] for one in here.requester.sp.movements(here.tasks[name]) if one["name"] == PAID_PEOPLE)
+    if paid != amount:
+        raise NotReady(f"{paid} is paid")
+
+
+def require_balanced(here: World, earned: dict[str, int]) -> None:
+    """After the last day of claims: people have what they claimed, the requester the rest, and nothing is left between."""
+    last = max(here.requester.definition(here.tasks[name]).claims_until for name in earned)
+    here.clock.offset = last + 3 * DAY - time.time()
+    for name, amount in earned.items():
+
+        def settled(name: str = name) -> None:
+            if here.state(name) != "settled":
+                raise NotReady("not yet")
+
+        wait_for(settled)
+        require_people_paid(here, name, amount)
+        balances: Counter[str] = Counter()
+        for one in here.requester.sp.movements(here.tasks[name]):
+            balances[one["source"]] -= one["amount"]
+            balances[one["target"]] += one["amount"]
+        assert (balances[ESCROW], balances[REWARDS], sum(balances.values())) == (0, 0, 0)
+        assert balances["participants"] == amount
