@@ -1,7 +1,8 @@
 """Long bytes that are looked at piece by piece: in memory, in several parts, or elsewhere. None is copied to be passed on."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from io import BytesIO
 from typing import Protocol, TypeAlias
 
 Wire: TypeAlias = "bytes | bytearray | memoryview"
@@ -68,7 +69,15 @@ def blocks_of(data: Long) -> Iterator[Wire]:
 
 def whole(data: Long) -> bytes:
     """In one piece, in memory."""
-    return data if isinstance(data, bytes) else b"".join(blocks_of(data))
+    return data if isinstance(data, bytes) else gathered(blocks_of(data))
+
+
+def gathered(blocks: Iterable[Wire]) -> bytes:
+    """One after the other, as they come: to join them, all would be in memory beside what comes of them."""
+    found = BytesIO()
+    for block in blocks:
+        found.write(block)
+    return found.getvalue()
 
 
 def sha256_of(*parts: Long) -> bytes:

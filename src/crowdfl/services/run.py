@@ -287,7 +287,14 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
     backend, close = _backend(settings, "sp", files.place)
     guard = open_guard(store, settings)
     ports = SpPorts(
-        store, SystemClock(), files.blobs, keys, guard, KgcClient(kgc), CspClient(csp, folder=folder), settings.kgc_key
+        store,
+        SystemClock(),
+        files.blobs,
+        keys,
+        guard,
+        KgcClient(kgc),
+        CspClient(csp, folder=folder / "incoming"),
+        settings.kgc_key,
     )
     options = SpOptions(
         _tools(settings, backend, observer),

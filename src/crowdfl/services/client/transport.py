@@ -390,7 +390,7 @@ def _read(response: httpx.Response, longest: int, spool: Path | None) -> Long:
     announced = response.headers.get("content-length", "")
     if spool is None or not announced.isdecimal() or not LONG_BYTES < int(announced) <= longest:
         return b"".join(parts)
-    file = tempfile.NamedTemporaryFile(dir=spool)  # noqa: SIM115 -- gone when nobody holds what is in it
+    file = tempfile.NamedTemporaryFile(dir=spool, suffix=".part")  # noqa: SIM115 -- gone when nobody holds it; or swept
     for part in parts:
         file.write(part)
     file.flush()

@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from crowdfl.crypto.long_bytes import Long, Wire, blocks_of
+from crowdfl.crypto.long_bytes import Long, Wire, blocks_of, gathered
 from crowdfl.crypto.randomness import SEED_BYTES, secret_bytes
 from crowdfl.crypto.sealing import ReaderKey, seal_to
 from crowdfl.crypto.shares.expansion import Expansion, expand
@@ -168,7 +168,7 @@ class Opened:
         return self.shape.ring.added(self.mine, self.theirs)
 
     def sums(self) -> bytes:
-        return b"".join(self.blocks())
+        return gathered(self.blocks())
 
     def hash(self) -> bytes:
         return _hash_of(self.shape.share_bytes, self.blocks(), self.total)
@@ -220,7 +220,7 @@ class MaskedPart(Message, kind=66, repr=False):
         sums, sigma = masked.sums(), shape.spec.settings.sigma
         if sigma is not None:
             noise = discrete_gaussian(self.noise, place.bind("crowdfl noise 1"), sigma, shape.spec.parameters)
-            sums = b"".join(shape.ring.added(sums, shape.ring.encode(noise.view(np.uint64))))
+            sums = gathered(shape.ring.added(sums, shape.ring.encode(noise.view(np.uint64))))
         return sums, masked.total
 
 
