@@ -132,7 +132,7 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service
         yield found
 
 
-def promtool(*arguments: object) -> None:
+def check_by_promtool(*arguments: object) -> None:
     if shutil.which("promtool") is None:
         pytest.skip("promtool is not installed: the rules are read as YAML only (Debian: apt-get install prometheus)")
     done = subprocesses.run(["promtool", *map(str, arguments)], capture_output=True, text=True, check=False)
@@ -158,12 +158,12 @@ def require_firing(service: Service, cause: Callable[[Service], object], wanted:
     (folder / "test.yml").write_text(
         yaml.safe_dump({"rule_files": [RULES.name], "evaluation_interval": "1m", "tests": [test]})
     )
-    promtool("test", "rules", folder / "test.yml")
+    check_by_promtool("test", "rules", folder / "test.yml")
 
 
 def test_the_rules_are_what_prometheus_understands():
-    promtool("check", "rules", RULES)
-    promtool("check", "config", "--syntax-only", DEPLOY / "prometheus" / "prometheus.yml")
+    check_by_promtool("check", "rules", RULES)
+    check_by_promtool("check", "config", "--syntax-only", DEPLOY / "prometheus" / "prometheus.yml")
 
 
 def test_no_alert_fires_of_a_service_that_is_well(service: Service, tmp_path: Path):

@@ -80,7 +80,7 @@ def test_a_service_waits_for_its_database_and_says_so(desk, monkeypatch, logged)
     settings = settings_of(desk).changed(database="postgresql://sp@127.0.0.1:1/sp")
     asked = []
 
-    def upgrade(url):
+    def upgrade(url, _accept):
         asked.append(url)
         if len(asked) < 4:
             raise StoreUnavailable("connection refused")

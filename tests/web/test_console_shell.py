@@ -23,6 +23,7 @@ COOKIE = "__Secure-crowdfl-console"
 NAMES = {
     **{"{task}": "0" * 64, "{name}": "0" * 16, "{form}": "npz", "{number}": "1", "{who}": "0" * 20, "{first}": "0"},
     "{payment}": "0" * 32,
+    "{language}": "en",
 }
 
 

@@ -3,7 +3,9 @@ import { h } from "../web/common/dom.js";
 import { button, labelled } from "../web/common/parts.js";
 import { t } from "../web/common/text.js";
 
-/** @typedef {import("./fields.js").Control} Control */
+/** @typedef {HTMLInputElement | HTMLTextAreaElement | HTMLSelectElement} Input */
+/** @typedef {string | boolean} Value As the console's service takes it. */
+/** @typedef {{ element: HTMLElement, input: Input, get: () => Value, set: (value: Value) => void, group?: boolean }} Control `group`: of several inputs. */
 /** @typedef {{ name: string, text: string, choices: string[], use: string }} Question `use`: what the model learns (label), or a part of what it sees. */
 
 const MOST = 3;

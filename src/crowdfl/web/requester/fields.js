@@ -11,9 +11,9 @@ import { questionEditor, sensorEditor } from "./editors.js";
  * @property {boolean} first Whether most people decide it.
  * @property {string | null} example
  */
-/** @typedef {HTMLInputElement | HTMLTextAreaElement | HTMLSelectElement} Input */
-/** @typedef {string | boolean} Value As the console's service takes it. */
-/** @typedef {{ element: HTMLElement, input: Input, get: () => Value, set: (value: Value) => void, group?: boolean }} Control `group`: of several inputs. */
+/** @typedef {import("./editors.js").Input} Input */
+/** @typedef {import("./editors.js").Value} Value */
+/** @typedef {import("./editors.js").Control} Control */
 
 /** @param {Field} field */
 export const keyOf = ({ section, name }) => `${section}.${name}`;
