@@ -37,7 +37,6 @@ export default [
   ["A plaintext or scalar is outside (-N/2, N/2).", "Ein Klartext oder Faktor liegt nicht zwischen -N/2 und N/2."],
   ["A pool of randomizers cannot be used.", "Ein Vorrat an Zufallswerten kann nicht benutzt werden."],
   ["A process that trained people in a simulation has ended by itself.", "Ein Prozess, der in einer Simulation trainierte, hat sich von selbst beendet."],
-  ["A program that the backup of this database needs is not installed.", "Ein Programm, das die Sicherung dieser Datenbank braucht, ist nicht installiert."],
   ["A protocol step cannot go on.", "Ein Schritt des Protokolls kann nicht weitergehen."],
   ["A published average does not follow from those before it.", "Ein veröffentlichter Durchschnitt folgt nicht aus denen davor."],
   ["A reply of CSP that a round was computed with is missing or altered: no other may take its place, the round is void.", "Eine Antwort von CSP, mit der eine Runde berechnet wurde, fehlt oder ist verändert: Keine andere darf an ihre Stelle treten, die Runde ist ungültig."],

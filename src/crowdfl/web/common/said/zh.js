@@ -37,7 +37,6 @@ export default [
   ["A plaintext or scalar is outside (-N/2, N/2).", "明文或标量不在 (-N/2, N/2) 之内。"],
   ["A pool of randomizers cannot be used.", "随机数池无法使用。"],
   ["A process that trained people in a simulation has ended by itself.", "模拟中进行训练的进程已自行结束。"],
-  ["A program that the backup of this database needs is not installed.", "备份此数据库所需的程序未安装。"],
   ["A protocol step cannot go on.", "协议步骤无法继续。"],
   ["A published average does not follow from those before it.", "公布的平均值与之前的不衔接。"],
   ["A reply of CSP that a round was computed with is missing or altered: no other may take its place, the round is void.", "某轮计算所用的 CSP 回复缺失或被改动：不得以其他回复代替，该轮作废。"],
