@@ -100,6 +100,19 @@ def test_a_bonus_is_claimed_once_and_by_nobody_else(study):
     assert desk.paid(dan) == {1: EACH}
 
 
+def test_repro_a_claim_with_a_bonus_that_is_sent_again_once_the_books_are_closed_is_answered(study):
+    """Its answer was lost. It names every round and the bonus: one more than the task has rounds."""
+    desk = study()
+    desk.hold()
+    desk.hold()
+    desk.claim_all()
+    desk.after_claims()
+    assert desk.state == "settled"
+    ann = desk.crowd[0]
+    answered = desk.sp.claims.pay(desk.task, ann.blobs.get("claim"))
+    assert answered.amount == 2 * EACH + EXTRA
+
+
 def test_who_joins_late_is_asked_by_what_opens_after(study):
     desk = study()
     desk.upload()

@@ -68,7 +68,7 @@ class Claims:
     def _settled(self, task: str, request: bytes) -> PaidClaim:
         """Of books that are closed, by this very claim perhaps, whose answer was lost."""
         spec = self._core.definition(task).spec
-        limits = Limits(None, 0, spec.settings.rounds, longest=len(request))
+        limits = Limits(None, 0, spec.settings.rounds + 1, longest=len(request))  # a bonus is one more
         who = Claim.from_bytes(request, limits).participant
         claim = ClaimsSp(spec, b"", {who: self._core.identity(task, who).signing}, limits).check(request)
         known = self._booked(claim)
