@@ -79,7 +79,7 @@ class Message:
 
     def _written(self, changed: Mapping[str, object]) -> bytes:
         parts = [_HEADER.pack(_MAGIC, self.form, self.kind)]
-        for part in _fields_of(type(self), self.form):
+        for part in _fields_of(type(self), self.form):  # type: ignore[arg-type]  # a class is hashable
             body = _encode(changed.get(part.name, getattr(self, part.name)))
             parts += [_LENGTH.pack(len(body)), body]
         return b"".join(parts)
@@ -114,7 +114,7 @@ class Message:
         view = memoryview(data)
         place = _HEADER.size
         bodies = {}
-        for part in _fields_of(cls, form):
+        for part in _fields_of(cls, form):  # type: ignore[arg-type]
             bodies[part.name], place = _next(view, place, longest)
         if place != len(data):
             raise TrailingBytes(f"{len(data) - place} bytes after the end of a {cls.__name__}")
