@@ -306,7 +306,9 @@ def _held(servers: Servers) -> dict[str, int]:
     """Secrets of tasks that a role still holds."""
     found = {}
     for role in ROLES:
-        with open_retention(servers.read(role), upgrade=False) as retention:
+        with open_retention(
+            servers.read(role),
+        ) as retention:
             found[role] = sum(secrets_of(counts).total() for counts in retention.held().values())
     return found
 

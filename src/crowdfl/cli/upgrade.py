@@ -42,7 +42,13 @@ def upgrade(
         )
     found = read_service(SERVICES[role], settings)
     reading = upgrading.look(found.database_url)
-    value = {"role": role, "from": reading.revision, "to": reading.newest, "tasks": reading.tasks, "rows": reading.rows}
+    value: dict[str, object] = {
+        "role": role,
+        "from": reading.revision,
+        "to": reading.newest,
+        "tasks": reading.tasks,
+        "rows": reading.rows,
+    }
     value |= {"unreadable": dict(reading.unreadable), "backup": None}
     read = f"{role}: the settings, {reading.tasks} tasks and {reading.rows} rows are read"
     if check or not reading.is_outdated:

@@ -85,7 +85,7 @@ class Message:
 
     def _parts(self, changed: Mapping[str, object]) -> list[Long]:
         parts: list[Long] = [_HEADER.pack(_MAGIC, self.form, self.kind)]
-        for part in _fields_of(type(self), self.form):
+        for part in _fields_of(type(self), self.form):  # type: ignore[arg-type]  # a class is hashable
             value = changed.get(part.name, getattr(self, part.name))
             body = value if isinstance(value, Joined | LongPart) else _encode(value)
             parts += [_LENGTH.pack(len(body)), body]
@@ -122,7 +122,7 @@ class Message:
         view = memoryview(data) if isinstance(data, bytes | bytearray | memoryview) else LongPart(data, 0, len(data))
         place = _HEADER.size
         bodies = {}
-        for part in _fields_of(cls, form):
+        for part in _fields_of(cls, form):  # type: ignore[arg-type]
             bodies[part.name], place = _next(view, place, longest)
         if place != len(data):
             raise TrailingBytes(f"{len(data) - place} bytes after the end of a {cls.__name__}")

@@ -11,7 +11,7 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, Self
@@ -75,10 +75,11 @@ class Database:
         with self._read() as c:
             self._require_same_tables(c)
 
-    def rows(self, table: Table) -> Iterator[Mapping[str, Any]]:
+    def rows(self, table: Table) -> Iterator[dict[str, Any]]:
         """All of a table, as they are."""
         with self._read() as c:
-            yield from c.execute(table.select()).mappings()
+            for row in c.execute(table.select()):
+                yield row._asdict()
 
     def create_tables(self) -> None:
         """For tests and temporary stores; `migrations.upgrade` makes the others."""
