@@ -147,12 +147,12 @@ def newest(backups: Path, role: str) -> tuple[Path, Manifest, list[str]]:
         why = f": {damaged[-1][1]}" if damaged else ""
         raise BackupError(f"there is no backup of {role} in {backups}{why}")
     path, manifest = max(own, key=lambda one: one[1].taken_at)
-    wrong = [
+    unfit = [
         f"{one} is newer, and cannot be read: {why}" for one, why in damaged if one.stat().st_mtime > manifest.taken_at
     ]
     if {"sp", "csp"} <= {one.role for _, one in readable}:
-        wrong.append(f"{backups} has backups of SP and of CSP: together they are the key of every task")
-    return path, manifest, wrong
+        unfit.append(f"{backups} has backups of SP and of CSP: together they are the key of every task")
+    return path, manifest, unfit
 
 
 @contextmanager

@@ -33,7 +33,7 @@ from crowdfl.roles.guard import Guard
 from crowdfl.roles.kgc import Kgc
 from crowdfl.roles.kgc_retention import KgcRetention
 from crowdfl.roles.limits import SpQuotas, TaskBounds
-from crowdfl.roles.ports import EndPeer
+from crowdfl.roles.ports import EndPeer, SpStore
 from crowdfl.roles.restored import end_doubtful_csp, end_doubtful_sp
 from crowdfl.roles.sp.core import LedgerPorts, SpOptions, SpPorts
 from crowdfl.roles.sp.end_notices import EndNotices
@@ -464,7 +464,7 @@ def open_retention(
             yield CspRetention(store, keys, clock, *own)
 
 
-def around_sp(settings: SpSettings, store: SqlStore, guard: Guard) -> Around:
+def around_sp(settings: SpSettings, store: SpStore, guard: Guard) -> Around:
     """What is wrong with SP itself, as a command beside it sees it, and its console."""
     missing = doubt = ""
     try:
