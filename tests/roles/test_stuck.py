@@ -8,16 +8,14 @@ import pytest
 import structlog
 
 from crowdfl.errors import ServiceUnavailable
-from crowdfl.roles.records import RoundState
+from crowdfl.roles.records import EndedBy, RoundState
 from crowdfl.roles.sp.ledger import ESCROW
 from crowdfl.roles.sp.operator import retry_round
 from crowdfl.roles.sp.why import Around, causes
 from crowdfl.services.background.workers import FailureBackoff
-from crowdfl.settings import UNTIL_PUBLISHED
 from tests.hosts import BUDGET, HARDENED, Desk
 
 pytestmark = pytest.mark.second
-LATE: dict[str, Any] = {"profile": "paper", "key_bits": 512, "mask_bits": 45, "late": UNTIL_PUBLISHED}
 PROFILES: dict[str, dict[str, Any]] = {"shares": {"pay": "equal"}, "hardened": HARDENED}
 LEASE = 30.0
 
@@ -70,6 +68,12 @@ def why(desk: Desk) -> list[str]:
     return [command for one in found for command in one.do]
 
 
+def is_ended_by_csp(desk: Desk) -> bool:
+    """It opens no second sum of one model."""
+    end = desk.sp.store.task(desk.task).end
+    return end is not None and end.by == EndedBy.CSP
+
+
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("void", [False, True], ids=["retry", "void"])
 def test_wherever_a_round_hangs_it_is_ended_by_the_command_that_why_names(profile: str, void: bool, tmp_path: Path):
@@ -90,7 +94,7 @@ def test_wherever_a_round_hangs_it_is_ended_by_the_command_that_why_names(profil
         if desk.state != "cancelled":
             desk.upload()
             desk.run()
-            assert desk.states()[1] == "rewarded", at
+            assert desk.states()[1] == "rewarded" or (void and is_ended_by_csp(desk)), at
         earned = sum(person.claim() for person in desk.crowd)
         rounds = desk.states().count("rewarded")
         assert rounds * BUDGET - 10 < earned <= rounds * BUDGET, at
@@ -98,7 +102,6 @@ def test_wherever_a_round_hangs_it_is_ended_by_the_command_that_why_names(profil
         assert desk.ledger.returned() == 2 * BUDGET - earned, at
         desk.disk.close()
     assert RoundState.CLOSED in states
-    assert len(states) > 1, "the round hangs in one place only"
 
 
 @pytest.mark.parametrize("void", [False, True], ids=["retry", "void"])
@@ -116,17 +119,3 @@ def test_a_round_that_waits_for_people_or_a_reference_is_given_up_or_left_as_it_
         assert desk.states() == (["aborted", "open"] if void else ["open"])
         assert desk.ledger.balance(ESCROW) == before
         desk.disk.close()
-
-
-@pytest.mark.parametrize("void", [False, True], ids=["retry", "void"])
-def test_a_held_round_of_paper_hangs_between_its_average_and_its_publication(void: bool, tmp_path: Path):
-    """Where late uploads are taken until then."""
-    settings, states = LATE, set[RoundState]()
-    for at in range(requests(tmp_path / "count", **settings)):
-        desk, back = stuck(tmp_path / str(at), at, **settings)
-        states.add(desk.sp.store.round(desk.task, 1).state)
-        retry_round(desk.sp.core.sure_books, desk.task, 1, LEASE, void=void)
-        back()
-        assert desk.states()[0] == ("aborted" if void else "rewarded"), at
-        desk.disk.close()
-    assert states
