@@ -126,7 +126,7 @@ const withSettings = (settings) => sharesTask(definitionOf({ ...given, settings:
 
 test("tasks of other profiles are refused with words", () => {
   for (const profile of ["hardened", "paper", "quantum", undefined, 7]) {
-    assert.throws(() => withSettings({ profile }), { name: "UnsupportedTask", message: /program|reload/ });
+    assert.throws(() => withSettings({ profile }), { name: "UnsupportedTask", message: /program|newest version/ });
   }
 });
 

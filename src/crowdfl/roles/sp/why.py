@@ -29,14 +29,15 @@ class Cause:
     wait: Wait
     since: float | None = None
     tried: Sequence[Trouble] = ()
-    do: Sequence[str] = ()
+    do: Sequence[str] = ()  # the operator's
+    ask: Sequence[str] = ()  # the requester's
     by_itself: str = field(default="", compare=False)  # what happens if nobody does anything
 
     def shown(self) -> dict[str, Any]:
         """As the console and `--json` have it."""
         tried = [{"times": one.times, "last": one.last, "error": one.error, "reason": one.reason} for one in self.tried]
         words = {"words": str(self.wait), "by_itself": self.by_itself}
-        return {"wait": self.wait.coded(), "since": self.since, "tried": tried, "do": list(self.do)} | words
+        return {"wait": self.wait.coded(), "since": self.since, "tried": tried, "do": list(self.do), "ask": list(self.ask)} | words
 
 
 def causes(store: SpStore, blobs: Blobs, stored: StoredTask, around: Around) -> list[Cause]:
@@ -51,7 +52,7 @@ def _of_sp(around: Around, troubles: Sequence[Trouble]) -> Iterator[Cause]:
         wait = Wait.of("disk", "room on SP's disk: it is full")
         since = min((one.since for one in full), default=None)
         by_itself = "it goes on once there is room; nothing is lost, and nothing needs a restart"
-        yield Cause(wait, since, full, ["df -h"], by_itself)
+        yield Cause(wait, since, full, ["df -h"], by_itself=by_itself)
     if around.guard:
         wait = Wait.of("guard", f"SP's guard: {around.guard}", reason=around.guard)
         yield Cause(wait, None, (), ["crowdfl doctor SETTINGS", "crowdfl sp guard new SETTINGS"])
@@ -69,10 +70,10 @@ def _of_task(
         number = last.number
         if settings.reference and not blobs.has(reference_name(stored.task, number)):
             wait = Wait.of("reference", f"the requester's reference of round {number}", number=number)
-            command = f"the requester: crowdfl task watch {stored.task} --reference DATA --until settled"
+            command = f"crowdfl task watch {stored.task} --reference DATA --until settled"
             until = format_time(last.last_call(settings))
             by_itself = f"without it the round is given up after {until}, and its budget returns"
-            yield Cause(wait, last.opened_at, (), [command], by_itself)
+            yield Cause(wait, last.opened_at, ask=[command], by_itself=by_itself)
     for wait in operator_waits_for(store, stored):
         yield _cause(store, stored, wait, around, troubles, last.number if last is not None else 0)
     unknown = [one for one in store.payments(stored.task) if one.state is PaymentState.UNKNOWN]
@@ -89,6 +90,7 @@ def _cause(
     task, tried = stored.task, tuple(troubles)
     since = min((one.since for one in tried), default=None)
     do: list[str] = []
+    ask: list[str] = []
     by_itself = ""
     if wait.code in ("csp", "computing"):
         since = stored.csp_away_since or since
@@ -102,23 +104,24 @@ def _cause(
     elif wait.code == "uploads_until":
         by_itself = "nothing is wrong: the round closes when its plan says, or is given up with too few"
     elif wait.code == "people":
-        do = [f"the requester: crowdfl task invite {task} FOLDER --count {wait.values['count']}"]
+        ask = [f"crowdfl task invite {task} FOLDER --count {wait.values['count']}"]
     elif wait.code == "deposit":
         currency = stored.opened.settings.currency
         do = [
             f"crowdfl sp deposit confirm SETTINGS {task} {one.name} {amount_words(one.amount)} {currency}"
             for one in store.deposits(task)
             if one.state is DepositState.PENDING
-        ] or [f"the requester: crowdfl task fund {task} {amount_words(int(str(wait.values['amount'])))}"]
+        ]
+        ask = [] if do else [f"crowdfl task fund {task} {amount_words(int(str(wait.values['amount'])))}"]
     elif wait.code == "requester":
         since = stored.paused_at
-        do = [f"the requester: crowdfl task resume {task}", f'crowdfl sp task cancel SETTINGS {task} --reason "..."']
+        ask, do = [f"crowdfl task resume {task}"], [f'crowdfl sp task cancel SETTINGS {task} --reason "..."']
         by_itself = f"it ends as cancelled at {format_time(stored.opened.rounds_until)}; what was earned can be claimed"
     elif wait.code == "reconciling":
         do = [f"crowdfl sp reconcile SETTINGS {task} --returned AMOUNT"]
     elif wait.code == "hearing":
         since, do = stored.ended_at, ["crowdfl doctor SETTINGS"]
-    return Cause(wait, since, tried, do, by_itself)
+    return Cause(wait, since, tried, do, ask, by_itself)
 
 
 def told(stored: StoredTask, found: Sequence[Cause], settings: str) -> str:
@@ -132,6 +135,7 @@ def told(stored: StoredTask, found: Sequence[Cause], settings: str) -> str:
         for one in cause.tried:
             failed = ": ".join(filter(None, (one.error, one.reason)))
             lines.append(f"    tried {one.times} times, at last at {format_time(one.last)}: {failed}")
-        lines += [f"    $ {one}" if not one.startswith("the ") else f"    {one}" for one in cause.do]
+        lines += [f"    $ {one}" for one in cause.do]
+        lines += [f"    the requester: $ {one}" for one in cause.ask]
         lines += [f"    by itself: {cause.by_itself}"] if cause.by_itself else []
     return "\n".join(lines).replace("SETTINGS", settings)

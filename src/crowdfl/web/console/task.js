@@ -14,7 +14,6 @@ import { refusals, short, waitsText } from "./tasks.js";
 
 const TYPED = 6; // characters that confirm what cannot be undone
 const UNDER_WAY = ["running", "paused"];
-const OF_REQUESTER = "the requester: "; // a command that is not the operator's
 const COMPUTED = ["closed", "gathered", "published", "weighed"]; // rounds that may wait for CSP
 const ALL_ROUNDS = 1000;
 
@@ -77,7 +76,7 @@ const reasons = (why) => (why.length ? [h("h2", null, t("task.whyTitle")), h("ul
 
 /** @param {Row} cause */
 function reasonItem(cause) {
-  const commands = cause.do.map((/** @type {string} */ one) => (one.startsWith(OF_REQUESTER) ? t("task.whyRequester", { command: one.slice(OF_REQUESTER.length) }) : one));
+  const commands = [...cause.do, ...cause.ask.map((/** @type {string} */ command) => t("task.whyRequester", { command }))];
   return h("li", null,
     h("p", null, [waitText(cause.wait), ...(cause.since ? [t("task.whySince", { when: formatTime(cause.since) })] : [])].join(" · ")),
     ...cause.tried.map((/** @type {Row} */ one) => h("p.soft", null, t("task.whyTried", { times: one.times, when: formatTime(one.last), error: one.error }))),

@@ -103,7 +103,7 @@ export default {
     every_sensors: "Medias que pueden distinguir un viaje en coche de una caminata, o una multitud de una habitación tranquila",
     every_push: "De un teléfono cuyo dueño quiere recordatorios: que usa esta plataforma, y cuándo recibe un recordatorio; la plataforma sabe una dirección por la que reconoce el mismo navegador en otras tareas",
     every_payer: "Dónde quiere cobrar cada seudónimo, cuánto en total, y con qué invitación entró; donde las solicitudes llegan mientras hay rondas (fixed, equal), cada plazo y su fecha; por cuántas contribuciones no usadas",
-    every_inviter: "Cuáles de sus invitaciones se usaron, por qué seudónimo, y en qué rondas ha enviado cada seudónimo",
+    every_inviter: "Cuáles de sus invitaciones se usaron, por qué seudónimo, cuándo se unió cada uno y en qué rondas ha enviado; cuántos envíos de una ronda se excluyeron, y por qué",
     every_others: "Lo que aportó el último",
     every_servers: "Todo",
     shares_participant: "La media de cada ronda menos la última, sus propios pagos, qué seudónimos estaban en una ronda, cuáles se dejaron fuera y por qué. Con weighting samples, el total de muestras, y así el número de quien llega o se va; con pay samples, también el último total. Con pay fixed o equal, el pago de cada uno se deduce de quién estaba dentro",

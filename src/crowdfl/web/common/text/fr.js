@@ -103,7 +103,7 @@ export default {
     every_sensors: "Des moyennes qui peuvent distinguer un trajet en voiture d’une marche, ou une foule d’une pièce calme",
     every_push: "D’un téléphone dont le propriétaire veut des rappels : qu’il utilise cette plateforme, et quand il reçoit un rappel ; la plateforme apprend une adresse par laquelle elle reconnaît le même navigateur dans d’autres tâches",
     every_payer: "Où chaque pseudonyme veut être payé, combien en tout, et avec quelle invitation il est entré ; là où les demandes arrivent pendant les tours (fixed, equal), chaque versement et sa date ; pour combien de contributions non utilisées",
-    every_inviter: "Lesquelles de leurs invitations ont servi, à quel pseudonyme, et dans quels tours chaque pseudonyme a envoyé",
+    every_inviter: "Lesquelles de leurs invitations ont servi, à quel pseudonyme, quand chacun a rejoint et dans quels tours il a envoyé ; combien d’envois d’un tour ont été écartés, et pourquoi",
     every_others: "Ce que le dernier a apporté",
     every_servers: "Tout",
     shares_participant: "La moyenne de chaque tour sauf le dernier, ses propres rémunérations, quels pseudonymes étaient dans un tour, lesquels ont été écartés et pourquoi. Avec weighting samples, le total des échantillons, et donc le nombre de qui arrive ou part ; avec pay samples, aussi le dernier total. Avec pay fixed ou equal, la rémunération de chacun découle de qui était dedans",
