@@ -14,7 +14,6 @@ import pytest
 
 from crowdfl.errors import Forbidden, StoreUnavailable
 from crowdfl.reasons import Reason
-from crowdfl.roles import waiting
 from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.records import DisputeState, PaymentState, Round, RoundState, StoredDispute, StoredPayment, Trouble
 from crowdfl.roles.sp import why
@@ -174,11 +173,10 @@ def test_a_task_says_why_it_waits_and_what_can_be_typed(world):
     assert [(one["times"], one["error"]) for one in disk["tried"]] == [(3, "StorageFull")]
 
 
-def test_the_page_has_words_for_everything_that_a_task_can_wait_for():
+def test_the_page_has_words_for_what_the_command_adds():
     """In each language: a code without words would show as a code."""
-    said = [inspect.getsource(one) for one in (why, waiting.operator_waits_for)]
-    codes = {one for text in said for one in re.findall(r"Wait\.of\(\s*\"(\w+)\"", text)}
-    assert {"disk", "csp", "people", "reference"} <= codes
+    codes = set(re.findall(r"Wait\.of\(\s*\"(\w+)\"", inspect.getsource(why)))
+    assert codes == {"disk", "guard", "clock", "reference", "payment"}
     for text in sorted((Path(pages.__file__).parent / "console" / "text").glob("*.js")):
         words = text.read_text(encoding="utf-8").partition("  wait: {")[2].partition("\n  },")[0]
         assert codes <= set(re.findall(r"^    (\w+):", words, re.M)), text.name
