@@ -46,7 +46,7 @@ unit: $(VENV)/.ready
 # The second tier: processes that are killed, clusters, benchmarks, pages in a browser, PostgreSQL where CROWDFL_TEST_POSTGRES
 # names a server. Four at a time: they wait for processes more than they compute.
 test-all: $(VENV)/.ready $(FLOWER)/.ready pages
-	$(BIN)/pytest -n 4 --dist worksteal -m "second and not slow"
+	$(BIN)/pytest -n 4 --dist worksteal --durations 25 -m "second and not slow"
 
 # The pages' scripts: types, and tests that need no browser. Node is for these checks only; the pages are served as they are.
 pages: node_modules/.package-lock.json

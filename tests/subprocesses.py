@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-PATIENCE = 300.0  # seconds, for a process that is waited for to its end
+PATIENCE = 900.0  # seconds, for a process that is waited for to its end
 
 _Found = TypeVar("_Found")
 _started: list["subprocess.Popen[Any]"] = []

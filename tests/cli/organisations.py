@@ -26,7 +26,7 @@ ACCEPTED = {  # whose public file each of them takes
     "acme": ("kgc", "sp"),
 }
 PEOPLE = 3
-PATIENCE = 240.0
+PATIENCE = 900.0
 
 
 @dataclass

@@ -32,7 +32,7 @@ CHANGES = {  # every bound small, so that a short key has room for rewards
     '\nwindow = "1 h"': '\nwindow = "5 min"',  # everyone uploads, so rounds close early
     '# claim_window = "7 days"': 'claim_window = "10 min"',
 }
-PATIENCE = 240.0
+PATIENCE = 900.0
 
 
 def task_file(**more: str) -> str:

@@ -65,7 +65,7 @@ def test_the_trials_services_start_as_the_files_say_and_take_a_task(tmp_path, da
     shell = compose()["services"]["init"]["entrypoint"][0]
     script = [shell, str(DEPLOY / "trial" / "init.sh")]
     for _ in range(2):  # the second time there is nothing to do
-        subprocesses.run(script, env=os.environ | {"PATH": path} | hosts | given, check=True, timeout=120)
+        subprocesses.run(script, env=os.environ | {"PATH": path} | hosts | given, check=True, timeout=600)
     with contextlib.ExitStack() as stack:
         started = {role: stack.enter_context(_role(role, folder / role, path)) for role in ROLES}
         for role, process in started.items():
@@ -75,9 +75,9 @@ def test_the_trials_services_start_as_the_files_say_and_take_a_task(tmp_path, da
         assert ready == [200, 200, 200]
         task = tmp_path / "task.toml"
         new = [str(shim), "task", "new"]
-        task.write_bytes(subprocesses.run(new, check=True, stdout=subprocess.PIPE, timeout=120).stdout)
+        task.write_bytes(subprocesses.run(new, check=True, stdout=subprocess.PIPE, timeout=600).stdout)
         create = [str(shim), "task", "create", str(task), "-s", str(folder / "requester" / "settings.toml")]
-        made = subprocesses.run(create, check=True, stdout=subprocess.PIPE, text=True, timeout=300).stdout.split()[-1]
+        made = subprocesses.run(create, check=True, stdout=subprocess.PIPE, text=True, timeout=900).stdout.split()[-1]
         for process in started.values():
             process.terminate()
         assert [process.wait(60) for process in started.values()] == [0, 0, 0]

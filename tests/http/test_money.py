@@ -30,7 +30,7 @@ from tests.http.test_bodies import Endless
 from tests.http.world import World, task_definition
 from tests.subprocesses import until
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 BUDGET = 36_000_000
 
 

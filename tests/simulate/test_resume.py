@@ -98,7 +98,7 @@ run(folder=sys.argv[1], on_round=on_round, **STEPS["fedadam"])
 def test_a_campaign_that_was_killed_goes_on_by_the_same_call(tmp_path):
     """While it was told of round 3, which is kept; run once more, nothing is left to do, and nobody trains."""
     folder, calls = tmp_path / "campaign", []
-    killed = subprocesses.run([sys.executable, "-c", CHILD, folder], env=os.environ, timeout=300)
+    killed = subprocesses.run([sys.executable, "-c", CHILD, folder], env=os.environ, timeout=900)
     assert killed.returncode == -signal.SIGKILL
 
     def train_noted(model, own, info):

@@ -22,7 +22,7 @@ from crowdfl.roles.defining import defined
 from tests import subprocesses
 from tests.simulate.lines import START, evaluate, people, train
 
-PATIENCE = 240.0
+PATIENCE = 900.0
 DATA = people(5)
 
 

@@ -21,7 +21,7 @@ from crowdfl.roles.sp.payments import Payments, resolve_payment
 from crowdfl.services.background.workers import PayoutCommand
 from crowdfl.settings import TaskSettings
 
-PATIENCE = 120.0
+PATIENCE = 600.0
 NEVER = 10_000.0  # seconds of a lease that no test waits for
 
 

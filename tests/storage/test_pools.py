@@ -72,7 +72,7 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, list[int]]:
 def output_of(process: subprocess.Popen[str]) -> str:
     """What a child prints; one that hangs is killed."""
     try:
-        return process.communicate(timeout=60)[0]
+        return process.communicate(timeout=400)[0]
     finally:
         process.kill()
         process.wait(60)

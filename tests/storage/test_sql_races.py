@@ -45,7 +45,7 @@ def processes(url: str, *calls: tuple[object, ...]) -> list[list[str]]:
         for child in children:
             child.stdin.write("\n")
             child.stdin.flush()
-        said = [child.communicate(timeout=60)[0].splitlines() for child in children]
+        said = [child.communicate(timeout=400)[0].splitlines() for child in children]
         assert [child.returncode for child in children] == [0] * len(children)
     return said
 

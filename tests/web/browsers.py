@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, Playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-PATIENCE = 60_000.0  # milliseconds that a page is waited for: long, because a busy machine is slow
+PATIENCE = 200_000.0  # milliseconds that a page is waited for: long, because a busy machine is slow
 
 PHONE: dict[str, Any] = {
     "viewport": {"width": 360, "height": 740},

@@ -4,8 +4,8 @@
 // Sensors cannot be emulated here: a page must take a CSV file instead.
 import puppeteer from "puppeteer-core";
 
-export const PATIENCE = 60_000; // milliseconds that a page is waited for
-const DEADLINE = 240_000; // before whoever started us loses patience and kills us: then Firefox would be left behind
+export const PATIENCE = 200_000; // milliseconds that a page is waited for
+const DEADLINE = 850_000; // before whoever started us loses patience and kills us: then Firefox would be left behind
 
 /** @typedef {import("puppeteer-core").Browser} Browser */
 /** @typedef {import("puppeteer-core").Page} Page */

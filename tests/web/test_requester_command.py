@@ -28,7 +28,7 @@ from tests.hosts import small_definition
 from tests.subprocesses import until
 from tests.web.consoles import small_values
 
-PATIENCE = 120.0
+PATIENCE = 600.0
 
 
 @pytest.fixture(scope="module")

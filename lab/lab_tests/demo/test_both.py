@@ -71,7 +71,7 @@ def test_each_pays_by_its_own_rule(both):
     for round_ in (found.hardened, found.by_distance):
         paid = list(round_.rewards.values())
         assert len(set(paid)) == 3
-        assert 3_000_000 - 3 <= sum(paid) <= 3_000_000
+        assert 3_000_000 - 36 <= sum(paid) <= 3_000_000  # each is off by four millionths of the budget at most
 
 
 def test_equal_pay_stands_beside_eq_10_of_both_profiles(both):

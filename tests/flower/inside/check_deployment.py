@@ -17,7 +17,7 @@ from tests.flower.inside.organisations import organisations
 APP = Path(__file__).parents[1] / "app"
 BIN = Path(sys.executable).parent
 NODES = 3
-PATIENCE = 240.0
+PATIENCE = 900.0
 START = np.linspace(-1, 1, 40, dtype=np.float32)
 
 

@@ -14,7 +14,7 @@ from tests import subprocesses
 from tests.cli.program import call, start
 from tests.flower.inside.grid import initial
 
-PATIENCE = 120.0
+PATIENCE = 600.0
 
 
 @contextlib.contextmanager
