@@ -95,9 +95,9 @@ def post(platform: Loopback, requester: Requester, training: dict[str, Any] = TR
     return task
 
 
-def link(platform: Loopback, requester: Requester, task: str) -> str:
+def link(platform: Loopback, requester: Requester, task: str, replaces: str = "") -> str:
     assert isinstance(requester.sp, SpClient)
-    (invitation,) = requester.invite(task, 1, 3600.0)
+    (invitation,) = requester.invite(task, 1, 3600.0, replaces)
     where = {"kgc": platform.urls["kgc"], "sp": platform.urls["sp"]}
     keys = {"kgc_key": platform.kgc_key, "sp_key": requester.sp.key()}
     contents = ParticipantSettings(task=task, invitation=invitation, **where, **keys, ca=None, insecure_test_key=False)

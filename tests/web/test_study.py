@@ -1,10 +1,14 @@
-"""A study as a group would run it: two hundred people, most of them scripted over the API, six in browsers with sensors.
+"""A study as a group would run it, from consent to the report: twenty people, fourteen scripted over the API, six in browsers
+with sensors, with fixed pay.
 
 They agree to a consent text, are reminded, and take part in two rounds at set times by a clock that the test moves. One
-withdraws, one reads another language, and the payer alone learns where the others want to be paid.
+withdraws, one changes the page's language, one gets another phone, one has no network when it sends, and one reads from right
+to left and has a clock that is a day ahead. The payer alone learns where they want to be paid; it makes one batch, and its
+result comes back.
 """
 
 import contextlib
+import csv
 import http.server
 import json
 import re
@@ -20,8 +24,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from playwright.sync_api import BrowserContext, Page, Playwright, Request, expect
+from playwright.sync_api import BrowserContext, Page, Playwright, Request, Route, expect
 
+from crowdfl.campaigns.report import TaskReport
+from crowdfl.catalogues import catalogue
 from crowdfl.crypto.sealing import ReaderKey
 from crowdfl.documents.envelope import to_base64url
 from crowdfl.errors import NotReady
@@ -31,7 +37,7 @@ from crowdfl.learning.recipe import Recipe
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.payer import PayerRecord
 from crowdfl.roles.requester import Requester
-from crowdfl.services.client.peers import SpClient
+from crowdfl.services.client.peers import KgcClient, SpClient
 from crowdfl.services.client.transport import SystemClock
 from crowdfl.settings import ConsentSettings, PlanSettings, TaskSettings, TextsSettings
 from tests.cli.program import call
@@ -40,18 +46,20 @@ from tests.hosts import small_definition
 from tests.http.processes import Loopback, serving, wait_for, wait_for_round
 from tests.web import browsers
 from tests.web.motion import Motion, replay
-from tests.web.test_phone_campaign import BUDGET, NEAR, flat, link
+from tests.web.test_phone_campaign import NEAR, flat, link
 
 pytestmark = [pytest.mark.second, pytest.mark.timeout(2400)]  # six pages on a busy machine
 
-PEOPLE, PHONES, ROUNDS = 200, 6, 2
+PEOPLE, PHONES, ROUNDS = 20, 6, 2
 LABELS = ("sitting", "jogging")
 LATER = 6 * browsers.PATIENCE  # milliseconds
-LEAVER, GERMAN = 0, 1  # of the phones
+LEAVER, GERMAN, LOST, OFFLINE, ARABIC = range(5)  # of the phones
+NEW = PHONES  # in the place of the lost one
 HOUR, WINDOW = 3600.0, 1800.0  # seconds
 SECONDS, HERTZ = 15, 10  # of what the sensors show for each activity
 PLACE = "@study.example"  # where people get their vouchers
 IBAN = "DE89370400440532013000"  # one of them
+DEBTOR = "DE02120300000000202051"
 TRAINING: dict[str, Any] = {
     "learner": "softmax",
     "labels": list(LABELS),
@@ -67,15 +75,21 @@ SETTINGS: dict[str, Any] = {
     "clip": 2.0,
     "max_samples": 200,
     "lanes": 256,
-    "pay": "equal",
-    "budget": "36.00",
+    "pay": "fixed",
+    "each": "2.00",
+    "bonus": "1.00",
     "rounds": ROUNDS,
-    "min_participants": 100,
+    "min_participants": 10,
     "max_participants": PEOPLE,
     "window": WINDOW,
 }
 CONSENT = ConsentSettings(version="2026-11", text="We measure how you move. You can withdraw at any time.")
 TEXTS = TextsSettings(purpose="Sitzen und Joggen unterscheiden", words={"sitting": "Sitzen"})
+FROM_RIGHT = TextsSettings(purpose="التمييز بين الجلوس والجري", consent="نقيس كيف تتحركون. يمكنكم الانسحاب في أي وقت.")
+AHEAD = """if (location.protocol === "http:" && !localStorage.clockIsSet) {
+  const at = Date.now() + 90_000_000 - performance.now();
+  Date.now = () => at + performance.now();
+}"""
 NOTE_TRAINED = """globalThis.Worker = class extends Worker {
   rounds = new Map();
   postMessage(order, ...rest) { this.rounds.set(order.id, order.round); super.postMessage(order, ...rest); }
@@ -89,7 +103,6 @@ SUBSCRIBE = """if (globalThis.PushManager) {
 }"""
 WHOLE = re.compile(r"/rounds/([0-9]+)/uploads/[0-9a-f]+$")
 KEY = "payer.key"
-PAY = 'until [ -e "$0/go" ]; do sleep 0.1; done; cat > "$0/$4" && mv "$0/$4" "$0/$4.json"'  # a payment program
 NOTIFIED = (
     "async () => (await (await navigator.serviceWorker.ready).getNotifications()).map(({ title }) => title).join()"
 )
@@ -121,15 +134,16 @@ class Visitor:
     playwright: Playwright
     site: str
     push: str
-    context: BrowserContext = field(init=False)
-    page: Page = field(init=False)
+    context: BrowserContext = field(init=False, repr=False)
+    page: Page = field(init=False, repr=False)
     complaints: list[str] = field(default_factory=list)
     motion: Motion | None = None
+    look: dict[str, Any] = field(default_factory=dict)
     sent: dict[int, bytes] = field(default_factory=dict)  # uploads, by round
     trained: dict[int, tuple[Any, int]] = field(default_factory=dict)  # by round: weights, samples
 
     def open(self, url: str) -> None:
-        self.context = browsers.open_profile(self.playwright, self.folder, browsers.PHONE)
+        self.context = browsers.open_profile(self.playwright, self.folder, browsers.PHONE, **self.look)
         self.context.grant_permissions(["notifications", "accelerometer", "gyroscope"], origin=self.site)
         self.context.expose_function("noteTrained", self._note_trained)
         self.context.add_init_script(NOTE_TRAINED)
@@ -148,35 +162,52 @@ class Visitor:
     def _note_trained(self, number: int, weights: list[float], samples: int) -> None:
         self.trained[number] = np.array(weights), min(samples, SETTINGS["max_samples"])
 
+    def t(self, key: str, **values: object) -> str:
+        """As the page says it, in the language that it speaks."""
+        section, name = key.split(".")
+        language = self.page.locator("html").get_attribute("lang") or "en"
+        said = next(found[section][name] for found in self._catalogues(language) if name in found.get(section, {}))
+        return re.sub(r"\{(\w+)\}", lambda place: str(values[place[1]]), said)
+
+    @staticmethod
+    def _catalogues(language: str) -> list[Any]:
+        return [catalogue(page, language) for page in ("phone", "common")]
+
     def join(self) -> None:
         self.page.locator("#consent summary").click()
-        self.page.get_by_label("I have read the consent text, version 2026-11, and I agree.").check()
-        expect(self.page.get_by_role("heading", level=1)).to_have_text("You are invited")
+        for box in ("#replaces", "#agree"):
+            if self.page.locator(box).count():
+                self.page.locator(box).check()
+        expect(self.page.get_by_role("heading", level=1)).to_have_text(self.t("invite.title"))
         place = self.page.url.partition("#")[2]
         assert re.fullmatch("/campaigns|/about/[0-9a-f]{64}", place), "the secret is still shown"
-        self.page.get_by_role("button", name="Join").click()
-        expect(self.page.get_by_role("heading", level=1)).to_have_text("Record")
+        self.page.get_by_role("button", name=self.t("invite.join"), exact=True).click()
+        expect(self.page.get_by_role("heading", level=1)).to_have_text(self.t("record.record"))
         self.motion = Motion(self.page, gyroscope=False)
         self.motion.show([0.0, 0.0, 1.0])  # it lies on a table
 
     def start(self, label: str) -> None:
-        self.page.get_by_role("button", name=f"Record {label}").click()
-        self.page.get_by_role("button", name="Start now").click()
-        expect(self.page.get_by_role("button", name="Hold to stop")).to_be_visible()
+        self.page.get_by_role("button", name=self.t("record.recordOf", activity=label)).click()
+        self.page.get_by_role("button", name=self.t("record.startNow")).click()
+        expect(self.page.get_by_role("button", name=self.t("record.hold"))).to_be_visible()
 
     def has_stopped(self) -> None:
         """By itself: there is enough."""
         expect(self.page.get_by_role("dialog")).to_have_count(0)
 
     def send(self) -> None:
-        self.page.get_by_role("button", name="Send my contribution").click()
+        self.page.get_by_role("button", name=self.t("record.send")).click()
 
     def says(self, words: str) -> None:
         expect(self.page.locator(".headline")).to_have_text(words, timeout=LATER)
 
+    def later(self, ahead: float) -> None:
+        """For pages from now on."""
+        self.context.add_init_script(f"Date.now = () => performance.timeOrigin + performance.now() + {ahead * 1000};")
+
     def come_back(self, task: str, ahead: float) -> None:
         """Hours later."""
-        self.context.add_init_script(f"Date.now = () => performance.timeOrigin + performance.now() + {ahead * 1000};")
+        self.later(ahead)
         self.page.goto(f"{self.site}/join/#/home/{task}")
 
     def take_from_menu(self, place: str) -> None:
@@ -203,7 +234,6 @@ class Study:
     people: list[Participant] = field(default_factory=list)
     phones: list[Visitor] = field(default_factory=list)
     trained: dict[tuple[int, int], tuple[Any, int]] = field(default_factory=dict)  # by round and person
-    opened: dict[Path, list[dict[str, str]]] = field(default_factory=dict)  # by the payer, of what SP handed over
 
     def now(self, _clock: object = None) -> float:
         return time.time() + self.ahead
@@ -213,13 +243,14 @@ class Study:
         for phone in self.phones:
             phone.page.goto("about:blank")
         self.ahead += max(0.0, to - self.now())
-        for sp in (self.requester.sp, self.people[0].sp):
-            assert isinstance(sp, SpClient)
-            sp.service.server_time.ahead = self.ahead  # by which its callers sign
+        for server in (self.requester.sp, self.requester.kgc, self.people[0].sp):
+            assert isinstance(server, SpClient | KgcClient)
+            server.service.server_time.ahead = self.ahead  # by which its callers sign
 
     def in_pages(self) -> list[Visitor]:
         """Those who still take part."""
-        return [phone for phone in self.phones if phone.number != LEAVER]
+        gone = {LEAVER, LOST} if len(self.phones) > NEW else {LEAVER}
+        return [phone for phone in self.phones if phone.number not in gone]
 
     def come_back(self) -> None:
         for phone in self.in_pages():
@@ -257,8 +288,6 @@ def study(tmp_path_factory: pytest.TempPathFactory, playwright: Playwright) -> I
     more: dict[str, Any] = {
         "payer_key": key,
         "max_clock_jump": 10 * HOUR,
-        "on_paid": ("sh", "-c", PAY, str(payer)),
-        "on_paid_time": 600.0,
     }
     with (
         push_service() as push,
@@ -297,20 +326,27 @@ def post(study: Study) -> None:
         training=TRAINING,
         plan=PlanSettings(start_at=at, every=HOUR, closes="everyone"),
         consent=CONSENT,
-        texts={"de": TEXTS},
+        texts={"de": TEXTS, "ar": FROM_RIGHT},
     )
     study.task = requester.create(definition, learner.weights())
-    requester.fund(study.task, ROUNDS * BUDGET, "all")
-    study.platform.confirm(study.task, "all", ROUNDS * BUDGET)
+    whole = definition.plan.whole_cost(definition.settings)
+    assert whole == PEOPLE * 5_000_000
+    requester.fund(study.task, whole, "all")
+    study.platform.confirm(study.task, "all", whole)
 
 
 def enrol(study: Study, playwright: Playwright) -> None:
     """The pages record and say that it may be sent; half of the scripted people, and two phones, want to be reminded."""
     for number in range(PHONES):
-        folder, site = study.folder / f"phone-{number}", study.platform.urls["sp"]
-        phone = Visitor(number, folder, playwright, site, push=f"{study.push}/phone-{number}")
-        study.phones.append(phone)
-        phone.open(link(study.platform, study.requester, study.task))
+        look = {"locale": "ar"} if number == ARABIC else {}
+        phone = visitor(study, playwright, number, look)
+        address = link(study.platform, study.requester, study.task)
+        phone.open("about:blank")
+        if number == ARABIC:
+            set_its_clock(phone, address)
+        phone.page.goto(address)
+        if number == ARABIC:
+            read_from_the_right(phone)
         phone.join()
     record(study.phones)
     scripted = PEOPLE - PHONES
@@ -323,6 +359,37 @@ def enrol(study: Study, playwright: Playwright) -> None:
     for number in (LEAVER, GERMAN):
         study.phones[number].page.get_by_role("button", name="Remind me").click()
         expect(study.phones[number].page.get_by_text("You are reminded when a round begins")).to_be_visible()
+
+
+def visitor(study: Study, playwright: Playwright, number: int, look: dict[str, Any]) -> Visitor:
+    folder, push = study.folder / f"phone-{number}", f"{study.push}/phone-{number}"
+    phone = Visitor(number, folder, playwright, study.platform.urls["sp"], push=push, look=look)
+    study.phones.append(phone)
+    return phone
+
+
+def set_its_clock(phone: Visitor, address: str) -> None:
+    """A clock that is 25 hours ahead is said before anybody joins; set right, the same link opens."""
+    phone.context.add_init_script(AHEAD)
+    phone.page.goto(address)
+    hours = phone.page.get_by_text(phone.t("invite.clockAhead", by="25")[:20])
+    expect(hours.first).to_be_visible()
+    phone.page.evaluate("localStorage.clockIsSet = '1'")
+    phone.page.goto("about:blank")
+
+
+def read_from_the_right(phone: Visitor) -> None:
+    """What the requester wrote in the reader's language, from the right; the page itself speaks what it can."""
+    phone.page.locator("#consent summary").click()
+    for words in (FROM_RIGHT.purpose, FROM_RIGHT.consent):
+        said = (
+            phone.page.locator('[lang="ar"]')
+            .get_by_text(words, exact=True)
+            .or_(phone.page.locator('[lang="ar"]', has_text=words))
+        )
+        expect(said.first).to_be_visible()
+        assert said.first.evaluate("one => getComputedStyle(one).direction") == "rtl"
+    phone.page.locator("#consent summary").click()
 
 
 def record(phones: list[Visitor]) -> None:
@@ -353,13 +420,14 @@ def reminded(message: str, count: int) -> set[str]:
     return found
 
 
-def test_two_hundred_people_from_consent_to_pay(study: Study):
+def test_a_study_from_consent_to_pay_and_report(study: Study, playwright: Playwright, tmp_path: Path):
     task, requester, phones = study.task, study.requester, study.phones
     leaver, german, rest = phones[LEAVER], phones[GERMAN], range(1, len(study.people))
     assert requester.sp.status(task)["enrolled"] == PEOPLE
     assert {(row["version"], row["state"]) for row in requester.consents(task)} == {(CONSENT.version, "in")}
-    for phone in phones:
-        expect(phone.page.locator(".headline")).to_contain_text("The first round begins")
+    assert [row["language"] for row in requester.consents(task)].count("ar") == 1
+    agreed = [row["agreed"] for row in requester.consents(task)]
+    assert max(agreed) - min(agreed) < 0.5 * HOUR, "the time is the platform's, whatever a phone's clock said"
     german.page.locator("#open-menu").click()
     german.page.get_by_label("Language").select_option("de")
     expect(german.page.get_by_role("heading", level=1)).to_have_text(TEXTS.purpose)
@@ -369,7 +437,8 @@ def test_two_hundred_people_from_consent_to_pay(study: Study):
     everyone = {f"/person-{number}" for number in range(0, len(study.people), 2)} | {f"/phone-{GERMAN}"}
     assert reminded("opened", len(everyone) + 1) == everyone | {f"/phone-{LEAVER}"}
     leaver.come_back(task, study.ahead)
-    study.come_back()
+    for phone in study.in_pages():
+        (send_without_network if phone.number == OFFLINE else Visitor.come_back)(phone, task, study.ahead)
     show_reminder(german)
     for phone in phones:
         phone.says(arrived(phone, 1))
@@ -379,6 +448,7 @@ def test_two_hundred_people_from_consent_to_pay(study: Study):
     assert reminded("closing", 1) == {"/person-0"}
     study.send(1, range(1))
     wait_for_round(requester.sp, task, "rewarded")
+    replace_phone(study, playwright)
 
     study.forward(study.start + HOUR + 60)
     wait_for(lambda: require_round(requester, task, 2))
@@ -389,13 +459,51 @@ def test_two_hundred_people_from_consent_to_pay(study: Study):
     study.send(2, range(len(study.people)))
     require_the_oracles_averages(study)
     pay(study)
+    report(study, tmp_path)
     assert [words for phone in phones for words in phone.complaints if words.startswith("error:")] == []
 
 
 def arrived(phone: Visitor, number: int) -> str:
-    if phone.number == GERMAN:
-        return f"Ihr Beitrag zu Runde {number} von {ROUNDS} ist angekommen."
-    return f"Your contribution to round {number} of {ROUNDS} has arrived."
+    return phone.t("standing.arrived", round=number, of=ROUNDS)
+
+
+def send_without_network(phone: Visitor, task: str, ahead: float) -> None:
+    """What is made is kept and said to be; it goes on by itself."""
+    refused: list[str] = []
+
+    def refuse(route: Route) -> None:
+        refused.append(route.request.url)
+        route.abort()
+
+    phone.context.route(re.compile("/uploads/"), refuse)
+    phone.come_back(task, ahead)
+    browsers.until(phone.page, "() => true")
+    wait_for(lambda: require(bool(refused), phone))
+    phone.context.set_offline(True)
+    phone.says(phone.t("standing.kept", round=1, of=ROUNDS))
+    phone.context.unroute(re.compile("/uploads/"))
+    phone.context.set_offline(False)
+
+
+def require(there: bool, phone: Visitor) -> None:
+    phone.page.evaluate("1")  # lets what has happened there be told
+    if not there:
+        raise NotReady("not yet")
+
+
+def replace_phone(study: Study, playwright: Playwright) -> None:
+    """The lost phone's person goes on with another, which says so before it joins, and records anew."""
+    lost = study.requester.sp.compliance(study.task)["people"][LOST]["who"]
+    new = visitor(study, playwright, NEW, {})
+    new.open("about:blank")
+    new.later(study.ahead)
+    new.page.goto(link(study.platform, study.requester, study.task, replaces=lost))
+    expect(new.page.get_by_text("this phone takes the place of the one before").first).to_be_visible()
+    new.join()
+    record([new])
+    people = {one["who"]: one for one in study.requester.sp.compliance(study.task)["people"]}
+    assert people[lost]["state"] == "replaced"
+    assert (people[people[lost]["replaced_by"]]["sent"], people[lost]["missing"]) == ([], [])
 
 
 def require_round(requester: Requester, task: str, number: int) -> None:
@@ -411,7 +519,7 @@ def show_reminder(phone: Visitor) -> None:
     session, registrations = phone.context.new_cdp_session(phone.page), []
     session.on("ServiceWorker.workerRegistrationUpdated", lambda found: registrations.extend(found["registrations"]))
     session.send("ServiceWorker.enable")
-    browsers.until(phone.page, "() => true")
+    wait_for(lambda: require(bool(registrations), phone))
     (identity,) = {one["registrationId"] for one in registrations if not one["isDeleted"]}
     push = {"origin": phone.site, "registrationId": identity, "data": "opened"}
     session.send("ServiceWorker.deliverPushMessage", push)
@@ -432,10 +540,11 @@ def withdraw(study: Study, phone: Visitor) -> None:
 
 
 def require_the_oracles_averages(study: Study) -> None:
-    """Of what everyone but the one who withdrew has trained."""
+    """Of what everyone but the one who withdrew has trained; a person with two phones is one."""
     wait_for_round(study.requester.sp, study.task, "rewarded")
     for number in range(1, ROUNDS + 1):
-        mine = [phone.trained[number] for phone in study.in_pages()]
+        others = [phone for phone in study.phones if phone.number != LEAVER]
+        mine = [phone.trained[number] for phone in others if number in phone.trained]
         made = mine + [study.trained[number, person] for person in range(len(study.people))]
         assert len(made) == PEOPLE - 1
         read = study.requester.read(study.task, number)
@@ -443,24 +552,72 @@ def require_the_oracles_averages(study: Study) -> None:
 
 
 def pay(study: Study) -> None:
-    """While SP holds all destinations, nothing of them can be read there; then the payment program gets them, still sealed."""
+    """While SP holds all destinations, nothing of them can be read there; the payer opens one batch, and one file goes back."""
     tell_where(study)
     assert study.holds(study.people[0].keys.who.encode())  # what is there would be found
     for role in ("sp", "csp", "kgc"):
         assert study.holds(PLACE.encode(), role) == study.holds(IBAN.encode(), role) == []
-    record = PayerRecord([study.platform.kgc_key.hex()], [study.task])
-    (study.payer / f"{KEY}.record.json").write_text(json.dumps(record.body()))
-    (study.payer / "go").touch()
-    names = [f"person-{number}{PLACE}" for number in range(len(study.people))]
-    names += [where(phone) for phone in study.in_pages()]
-    files = wait_for(lambda: handed_over(study, dict.fromkeys(names, Decimal("0.36"))))
-    assert not [file for file in files if PLACE in file.read_text() or IBAN in file.read_text()]
+    wanted = {f"person-{number}{PLACE}": Decimal(5) for number in range(len(study.people))}
+    wanted |= {where(phone): Decimal(3 if phone.number == NEW else 5) for phone in study.in_pages()}
+    settings = settings_file(study)
+    wait_for(lambda: require_waiting(study, settings, sum(wanted.values())))
+    batch, office, results = (study.payer / name for name in ("batch", "office", "results"))
+    done("sp", "batch", settings, study.task, batch)
+    assert PLACE.encode() not in batch.read_bytes()
+    (study.payer / f"{KEY}.record.json").write_text(
+        json.dumps(PayerRecord([study.platform.kgc_key.hex()], [study.task]).body())
+    )
+    done("payer", "batch", study.payer / KEY, batch, office, "--debtor", "University", "--iban", DEBTOR)
+    found: dict[str, Decimal] = {}
+    for row in csv.DictReader((office / "payments.csv").read_text().splitlines()):
+        assert row["currency"] == "EUR"
+        found[row["to"]] = found.get(row["to"], Decimal(0)) + Decimal(row["amount"])
+    assert found == wanted
+    assert IBAN in (office / "bank.pain.001.xml").read_text()
+    done("payer", "result", study.payer / KEY, office, results)
+    assert PLACE not in results.read_text()
+    done("sp", "results", settings, study.task, results)
+    states = {row["state"] for row in payouts(study, settings) if Decimal(row["amount"])}
+    assert states == {"paid"}
     (study.payer / "another.key").write_bytes(ReaderKey.fresh().private)
     (study.payer / "another.key").chmod(0o600)
     (study.payer / "another.key.record.json").write_text((study.payer / f"{KEY}.record.json").read_text())
     (study.payer / "another.key.record.json").chmod(0o600)
-    refused = call("payer", "open", study.payer / "another.key", files[0])
-    assert (refused.code, refused.out.count(PLACE)) == (1, 0)
+    refused = call("payer", "batch", study.payer / "another.key", batch, study.payer / "nobody's")
+    assert (refused.code != 0, refused.out.count(PLACE)) == (True, 0)
+
+
+def done(*command: str | Path) -> str:
+    ended = call(*command)
+    assert ended.code == 0, ended.err
+    return ended.out
+
+
+def settings_file(study: Study) -> Path:
+    """SP's, as its operator's commands read it beside the running server."""
+    folder, urls = study.folder / "sp", study.platform.urls
+    peers = "".join(f'[{name}]\nurl = "{urls[name]}"\ntoken = "{folder / name}.token"\n' for name in ("kgc", "csp"))
+    path = folder / "settings.toml"
+    path.write_text(
+        'host = "127.0.0.1"\nport = 0\nmax_clock_jump = "10 h"\nplain_http = true\ninsecure_test_key = true\n'
+        f'kgc_key = "{study.platform.kgc_key.hex()}"\npayer_key = "{study.requester.payer.hex()}"\n{peers}'
+    )
+    return path
+
+
+def payouts(study: Study, settings: Path) -> list[dict[str, str]]:
+    shown = done("sp", "payouts", settings, study.task, "--json")
+    return list(json.loads("\n".join(line for line in shown.splitlines() if not re.match(r"\d{4}-", line))))
+
+
+def require_waiting(study: Study, settings: Path, wanted: Decimal | int) -> None:
+    """Everyone has claimed all, and the payer can know where."""
+    for person in study.people:  # the bonus is known once CSP has said who gets it
+        with contextlib.suppress(NotReady):
+            person.claim()
+    due = sum(Decimal(row["amount"]) for row in payouts(study, settings) if row["state"] == "waiting")
+    if due != wanted:
+        raise NotReady(f"{due} of {wanted} wait for the payer")
 
 
 def tell_where(study: Study) -> None:
@@ -475,7 +632,7 @@ def tell_where(study: Study) -> None:
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(claim, study.people))
     for phone in study.in_pages():
-        phone.says("Die Kampagne ist zu Ende." if phone.number == GERMAN else "The campaign has ended.")
+        phone.says(phone.t("standing.ended"))
         phone.page.locator("#to-earnings").click()
         phone.page.locator("#pay-kind").select_option("iban" if where(phone) == IBAN else "email")
         phone.page.locator("#pay-where").fill(where(phone))
@@ -487,21 +644,23 @@ def where(phone: Visitor) -> str:
     return IBAN if phone.number == PHONES - 1 else f"phone-{phone.number}{PLACE}"
 
 
-def handed_over(study: Study, wanted: dict[str, Decimal]) -> list[Path]:
-    """What the payment program got: people who claimed round by round are paid in instalments."""
-    files = sorted(study.payer.glob("*.json"))
-    files = [file for file in files if not file.name.endswith(".record.json")]
-    for file in [one for one in files if one not in study.opened]:
-        shown = call("payer", "open", study.payer / KEY, file, "--json")
-        assert shown.code == 0, shown.err
-        lines = [
-            line for line in shown.out.splitlines() if not re.match(r"\d{4}-", line)
-        ]  # the platform logs beside it
-        study.opened[file] = json.loads("\n".join(lines))
-    found: dict[str, Decimal] = {}
-    for row in [row for rows in study.opened.values() for row in rows]:
-        assert row["currency"] == "EUR"
-        found[row["to"]] = found.get(row["to"], Decimal(0)) + Decimal(row["amount"])
-    if found != wanted:
-        raise NotReady(f"{len(files)} files, {len(found)} people of {len(wanted)}")
-    return files
+def report(study: Study, folder: Path) -> None:
+    """For an ethics board and a funder: what happened, on paper."""
+    told = TaskReport.of(study.requester, study.task)
+    text = told.text()
+    for said in (
+        "20 people have joined: 20 by an invitation",
+        "Round 1: 1 upload was left out. Its owner has withdrawn it.",
+        "1 person has withdrawn:",
+        "1 phone was replaced by another of the same person.",
+        "Pay is fixed: 2.00 EUR for each round that counts a person.",
+    ):
+        assert said in text, said
+    rounds = [one.split()[-6:] for one in text.splitlines() if re.match(r" +[12]  \d{4}-", one)]
+    assert rounds == [["rewarded", "20", "20", "0", "1", "19"], ["rewarded", "19", "19", "0", "0", "19"]]
+    (page := folder / "report.html").write_text(told.html(), encoding="utf-8")
+    paper = study.phones[GERMAN].context.new_page()
+    paper.goto(page.as_uri())
+    paper.pdf(path=folder / "report.pdf", prefer_css_page_size=True)
+    assert (folder / "report.pdf").read_bytes().startswith(b"%PDF")
+    paper.close()

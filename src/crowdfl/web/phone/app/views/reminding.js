@@ -21,12 +21,17 @@ export function reminding(model, task) {
   const box = part("div", null, (/** @type {Shown | null} */ shown) => shown ? card(model, task, shown, trouble, look) : []);
   /** @type {ReminderState} */
   let state = "unsupported";
-  const update = (/** @type {Campaign} */ campaign) => box.show(needed(campaign, state));
+  let kept = false;
+  const update = (/** @type {Campaign} */ campaign) => {
+    box.show(needed(campaign, state));
+    if (kept || !campaign.reminders || state !== "on") return;
+    kept = true; // the reader's language may be another since the page was open last
+    void keepWords(wordsNow()).catch(() => { kept = false; });
+  };
   const look = async () => {
     state = await model.reminderState();
     const campaign = model.get(task);
     if (campaign) update(campaign);
-    if (campaign?.reminders && state === "on") await keepWords(wordsNow()); // the reader's language may be another since
   };
   void look();
   return { element: h("div", null, box.element, trouble), update };
