@@ -20,7 +20,7 @@ def reasons(desk: Desk, around: Around | None = None) -> list[tuple[str, list[st
     """The code and the commands of each."""
     stored = desk.sp.store.task(desk.task)
     found = causes(desk.sp.store, desk.sp.blobs, stored, around or Around(csp_patience=50.0))
-    return [(one.wait.code, list(one.do)) for one in found]
+    return [(one.wait.code, [*one.do, *(f"the requester: $ {asked}" for asked in one.ask)]) for one in found]
 
 
 def words(desk: Desk, around: Around | None = None) -> str:
@@ -85,7 +85,7 @@ def test_a_missing_reference(tmp_path):
     (code, (command,)), _ = reasons(desk)
     assert (code, command) == (
         "reference",
-        f"the requester: crowdfl task watch {desk.task} --reference DATA --until settled",
+        f"the requester: $ crowdfl task watch {desk.task} --reference DATA --until settled",
     )
     assert "without it the round is given up" in words(desk)
 
@@ -95,8 +95,8 @@ def test_too_few_people_and_no_money(tmp_path):
     desk.invite(1)
     desk.requester.fund(desk.task, 1_000_000, "first")
     assert reasons(desk) == [
-        ("people", [f"the requester: crowdfl task invite {desk.task} FOLDER --count 2"]),
-        ("deposit", [f"the requester: crowdfl task fund {desk.task} 35.00"]),
+        ("people", [f"the requester: $ crowdfl task invite {desk.task} FOLDER --count 2"]),
+        ("deposit", [f"the requester: $ crowdfl task fund {desk.task} 35.00"]),
     ]
     desk.sp.deposits.announce(desk.task, "second", 35_000_000)
     assert reasons(desk)[1] == ("deposit", [f"crowdfl sp deposit confirm SETTINGS {desk.task} second 35.00 EUR"])

@@ -37,7 +37,13 @@ class Cause:
         """As the console and `--json` have it."""
         tried = [{"times": one.times, "last": one.last, "error": one.error, "reason": one.reason} for one in self.tried]
         words = {"words": str(self.wait), "by_itself": self.by_itself}
-        return {"wait": self.wait.coded(), "since": self.since, "tried": tried, "do": list(self.do), "ask": list(self.ask)} | words
+        return {
+            "wait": self.wait.coded(),
+            "since": self.since,
+            "tried": tried,
+            "do": list(self.do),
+            "ask": list(self.ask),
+        } | words
 
 
 def causes(store: SpStore, blobs: Blobs, stored: StoredTask, around: Around) -> list[Cause]:
