@@ -15,9 +15,11 @@ from playwright.sync_api import expect, sync_playwright
 from crowdfl.errors import NotReady
 from crowdfl.roles.sp.ledger import ESCROW, PAID_PEOPLE, REWARDS
 from crowdfl.storage import upgrading
+from crowdfl.storage.database_copy import put_database
 from tests.corpus.campaign import ABOUT, OF_PROGRAMS, TASKS, OffsetClock, World, world
 from tests.corpus.phone import live_at, put
 from tests.http.processes import wait_for
+from tests.storage.conftest import DATABASES, empty_database
 from tests.web import browsers
 
 pytestmark = pytest.mark.second
@@ -48,10 +50,15 @@ def finishing(corpus):
         yield here
 
 
-def test_this_version_reads_all_of_it(corpus):
-    for role in ("kgc", "csp", "sp"):
-        found = upgrading.look(f"sqlite:///{corpus}/{role}/state.db")
+@pytest.mark.parametrize("kind", DATABASES)
+@pytest.mark.parametrize("role", ["kgc", "csp", "sp"])
+def test_this_version_reads_and_upgrades_all_of_it(corpus, tmp_path, role, kind):
+    with empty_database(kind, tmp_path) as url:
+        put_database(url, corpus / role / "state.db")
+        found = upgrading.look(url)
         assert (found.tasks, found.unreadable) == (len(TASKS), {})
+        upgrading.upgrade(url)
+        assert upgrading.look(url).revision == found.newest
 
 
 def test_its_campaigns_are_finished_paid_and_balanced(finishing):
