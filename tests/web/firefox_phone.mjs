@@ -46,7 +46,7 @@ const found = await withFirefox(async (page, said) => {
   const rounds = await page.$$eval("table tbody tr", (rows) => rows.map((row) => row.textContent ?? ""));
   await press(page, "a", "Back");
   await press(page, "a", "See my earnings");
-  await sees(page, "is claimed. Whoever runs the platform has booked it");
+  await sees(page, "It is claimed. Below is what became of it.");
   const headline = await page.$eval(".headline", (element) => element.textContent ?? "");
   return { address, rounds, headline, said };
 });
