@@ -1807,7 +1807,7 @@ FORMS = (
     instead(
         "the form it came in",
         "protocols/messages.py",
-        Text("data[4] != cls.form", "False"),
+        Text("(form := data[4:5][0]) != cls.form", "False"),
         A_FORM + "test_a_message_of_an_earlier_form_is_read_and_its_signature_holds",
     ),
     off(

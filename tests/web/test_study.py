@@ -182,7 +182,7 @@ class Visitor:
         place = self.page.url.partition("#")[2]
         assert re.fullmatch("/campaigns|/about/[0-9a-f]{64}", place), "the secret is still shown"
         self.page.get_by_role("button", name=self.t("invite.join"), exact=True).click()
-        expect(self.page.get_by_role("heading", level=1)).to_have_text(self.t("record.record"))
+        expect(self.page.get_by_role("heading", level=1)).to_have_text(self.t("record.title"))
         self.motion = Motion(self.page, gyroscope=False)
         self.motion.show([0.0, 0.0, 1.0])  # it lies on a table
 

@@ -7,7 +7,8 @@ import { download, getText } from "./api.js";
 /** @param {AbortSignal} signal @param {string} id */
 export async function reportView(signal, id) {
   const path = `tasks/${id}/report.${language()}.html`;
-  const page = new DOMParser().parseFromString(await getText(path, signal), "text/html");
+  const whole = await getText(path, signal);
+  const page = new DOMParser().parseFromString(whole.replace(/<style>.*?<\/style>/s, ""), "text/html"); // this page has the styles, and takes none inside
   const report = h("div.report", null, ...page.querySelectorAll("main > *"));
   const place = h("div");
   const element = h("div", null,
