@@ -26,7 +26,7 @@ pytestmark = pytest.mark.second
 RULES = DEPLOY / "prometheus" / "alerts.yml"
 ALERTS = [rule["alert"] for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
 JOB, MINUTES = "crowdfl-sp", 120
-TASK, DAY = "a" * 64, 86400.0
+TASK, OTHER, DAY = "a" * 64, "c" * 64, 86400.0
 GIB = 2**30
 
 
@@ -80,7 +80,7 @@ class Service:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(type(self.sp.store), "task", lambda _self, name: task(name))
             for _ in range(times):
-                self.http.get(f"/v1/tasks/{TASK}/status")
+                self.http.get(f"/v1/tasks/{OTHER}")
 
     def lose_a_peer(self) -> None:
         breaker = self.parts.peers[0]

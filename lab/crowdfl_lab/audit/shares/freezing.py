@@ -80,7 +80,7 @@ def _read_any_sum(self: Any, publication: bytes, number: int, chain: Any) -> Any
     """Of readers that believe SP."""
     message = SharesPublication.from_bytes(publication, self._shape.limits())
     record = average.parse_record(message.record, self._shape, self._csp_key)
-    with switched(average, "_hash_of", lambda _: record.opened):
+    with switched(average, "_hash_of", lambda *_: record.opened):
         return _READ(self, publication, number, chain)
 
 
