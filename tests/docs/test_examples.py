@@ -25,7 +25,7 @@ PRINTED = {
     "pay_by_distance.py": "distance: ada ",
     "quickstart.py": "largest error of a weight: 0.15",
     "sklearn_functions.py": "    5             8    0.9",
-    "to_servers.py": "the task is settled; 5 people take part",
+    "to_servers.py": "5 people have joined",
     "torch_state_dict.py": "accuracy",
     "watch_and_resume.py": "by person: {'round': ",
 }
