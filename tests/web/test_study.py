@@ -53,7 +53,7 @@ pytestmark = [pytest.mark.second, pytest.mark.timeout(2400)]  # six pages on a b
 PEOPLE, PHONES, ROUNDS = 20, 6, 2
 LABELS = ("sitting", "jogging")
 LATER = 6 * browsers.PATIENCE  # milliseconds
-LEAVER, GERMAN, LOST, OFFLINE, ARABIC = range(5)  # of the phones
+LEAVER, GERMAN, LOST, OFFLINE, PERSIAN = range(5)  # of the phones
 NEW = PHONES  # in the place of the lost one
 HOUR, WINDOW = 3600.0, 1800.0  # seconds
 SECONDS, HERTZ = 15, 10  # of what the sensors show for each activity
@@ -85,7 +85,7 @@ SETTINGS: dict[str, Any] = {
 }
 CONSENT = ConsentSettings(version="2026-11", text="We measure how you move. You can withdraw at any time.")
 TEXTS = TextsSettings(purpose="Sitzen und Joggen unterscheiden", words={"sitting": "Sitzen"})
-FROM_RIGHT = TextsSettings(purpose="التمييز بين الجلوس والجري", consent="نقيس كيف تتحركون. يمكنكم الانسحاب في أي وقت.")
+FROM_RIGHT = TextsSettings(purpose="تشخیص نشستن از دویدن", consent="ما حرکت شما را ثبت می کنیم. هر زمان بخواهید کنار بروید.")
 AHEAD = """if (location.protocol === "http:" && !localStorage.clockIsSet) {
   const at = Date.now() + 90_000_000 - performance.now();
   Date.now = () => at + performance.now();
@@ -326,7 +326,7 @@ def post(study: Study) -> None:
         training=TRAINING,
         plan=PlanSettings(start_at=at, every=HOUR, closes="everyone"),
         consent=CONSENT,
-        texts={"de": TEXTS, "ar": FROM_RIGHT},
+        texts={"de": TEXTS, "fa": FROM_RIGHT},
     )
     study.task = requester.create(definition, learner.weights())
     whole = definition.plan.whole_cost(definition.settings)
@@ -338,14 +338,14 @@ def post(study: Study) -> None:
 def enrol(study: Study, playwright: Playwright) -> None:
     """The pages record and say that it may be sent; half of the scripted people, and two phones, want to be reminded."""
     for number in range(PHONES):
-        look = {"locale": "ar"} if number == ARABIC else {}
+        look = {"locale": "fa"} if number == PERSIAN else {}
         phone = visitor(study, playwright, number, look)
         address = link(study.platform, study.requester, study.task)
         phone.open("about:blank")
-        if number == ARABIC:
+        if number == PERSIAN:
             set_its_clock(phone, address)
         phone.page.goto(address)
-        if number == ARABIC:
+        if number == PERSIAN:
             read_from_the_right(phone)
         phone.join()
     record(study.phones)
@@ -383,9 +383,9 @@ def read_from_the_right(phone: Visitor) -> None:
     phone.page.locator("#consent summary").click()
     for words in (FROM_RIGHT.purpose, FROM_RIGHT.consent):
         said = (
-            phone.page.locator('[lang="ar"]')
+            phone.page.locator('[lang="fa"]')
             .get_by_text(words, exact=True)
-            .or_(phone.page.locator('[lang="ar"]', has_text=words))
+            .or_(phone.page.locator('[lang="fa"]', has_text=words))
         )
         expect(said.first).to_be_visible()
         assert said.first.evaluate("one => getComputedStyle(one).direction") == "rtl"
@@ -425,7 +425,7 @@ def test_a_study_from_consent_to_pay_and_report(study: Study, playwright: Playwr
     leaver, german, rest = phones[LEAVER], phones[GERMAN], range(1, len(study.people))
     assert requester.sp.status(task)["enrolled"] == PEOPLE
     assert {(row["version"], row["state"]) for row in requester.consents(task)} == {(CONSENT.version, "in")}
-    assert [row["language"] for row in requester.consents(task)].count("ar") == 1
+    assert [row["language"] for row in requester.consents(task)].count("fa") == 1
     agreed = [row["agreed"] for row in requester.consents(task)]
     assert max(agreed) - min(agreed) < 0.5 * HOUR, "the time is the platform's, whatever a phone's clock said"
     german.page.locator("#open-menu").click()
