@@ -133,9 +133,9 @@ def test_an_sp_killed_while_the_total_stays_hidden_changes_nothing(thorough: boo
     shown = set(keyed.steps("sp"))
     own = [kill for _, kill in points(hidden, "sp") if kill.name not in shown]
     used = "sql.use_reply<csp_link._use"
-    assert kinds(own, used, "blobs.put_all<blobs.put<csp_link._keep", "csp_link.forget_replies") == {
+    assert kinds(own, used, "blobs.put_all<blobs.put<kept_file.put_long<csp_link._keep", "csp_link.forget_replies") == {
         used: 4,  # CSP's answers: to the guard and its product, to the division, and the scaled sums
-        "blobs.put_all<blobs.put<csp_link._keep": 4,
+        "blobs.put_all<blobs.put<kept_file.put_long<csp_link._keep": 4,
         "csp_link.forget_replies": 2,  # the last round's answers stay until the task is settled: files and marks
     }
     if thorough:

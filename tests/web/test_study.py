@@ -85,7 +85,9 @@ SETTINGS: dict[str, Any] = {
 }
 CONSENT = ConsentSettings(version="2026-11", text="We measure how you move. You can withdraw at any time.")
 TEXTS = TextsSettings(purpose="Sitzen und Joggen unterscheiden", words={"sitting": "Sitzen"})
-FROM_RIGHT = TextsSettings(purpose="تشخیص نشستن از دویدن", consent="ما حرکت شما را ثبت می کنیم. هر زمان بخواهید کنار بروید.")
+FROM_RIGHT = TextsSettings(
+    purpose="تشخیص نشستن از دویدن", consent="ما حرکت شما را ثبت می کنیم. هر زمان بخواهید کنار بروید."
+)
 AHEAD = """if (location.protocol === "http:" && !localStorage.clockIsSet) {
   const at = Date.now() + 90_000_000 - performance.now();
   Date.now = () => at + performance.now();
