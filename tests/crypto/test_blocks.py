@@ -20,6 +20,14 @@ def test_rows_are_big_endian():
     assert blocks.from_ints([0x010203], 4).tolist() == [[0, 1, 2, 3]]
 
 
+@given(values=st.lists(st.integers(-(2**63), 2**63 - 1)), n=st.integers(2**66, 2**140))
+def test_signed_integers_modulo_n(values, n):
+    """N's lowest 64 bits may be smaller than what is taken off it: then its upper bytes pay."""
+    for modulus in (n, (n >> 64 << 64) + 3):
+        block = blocks.signed_residues(np.array(values, dtype=np.int64), modulus)
+        assert blocks.to_ints(block) == [value % modulus for value in values]
+
+
 def test_to_ints_reads_a_view_in_row_order():
     """A strided view is read as it is shown, not as it lies in memory."""
     block = blocks.from_ints([1, 2, 3, 4], 2)

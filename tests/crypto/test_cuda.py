@@ -96,6 +96,18 @@ def test_one_exponent_for_all(bench):
         assert bench.agrees(PowMod(mpz(exponent), bench.square), numbers)
 
 
+def test_exponents_longer_than_n(bench):
+    """They are taken apart by N; numbers that have a factor in common with N come out right too."""
+    n = bench.n
+    edges = blocks.from_ints(
+        [0, 1, n, n - 1, bench.square - 1, bench.keys.private.lambda_ * n], blocks.width_of(bench.square)
+    )
+    numbers = np.concatenate([bench.units(2), edges])
+    for exponent in (n * n // 2, n * n - 1, n * n, n * n * n + 5):
+        assert bench.agrees(PowMod(exponent, bench.square), numbers)
+    assert bench.agrees(PowMod(-n * n - n - 1, bench.square), bench.units(3))
+
+
 def test_an_exponent_for_each(bench):
     exponents = np.concatenate([bench.below(1 << 24, _FEW - 2), blocks.from_ints([0, 1], 3)])
     assert bench.agrees(PowEach(bench.square, 24), bench.units(_FEW), exponents)

@@ -67,13 +67,14 @@ def gpu(
         Path, typer.Option(help="Of paper: where its parts are kept; 10 GB at full size, with a benchmark's keys.")
     ] = Path("crowdfl-gpu-paper"),
     seconds: Annotated[float, typer.Option(help="Of paper: no part begins that may end later than this.")] = 540.0,
+    at_a_time: Annotated[int, typer.Option(min=1, help="Of paper: people's parts at a time, each a process.")] = 1,
     out: _Out = None,
 ) -> None:
     """Partial decryptions a second and whole rounds of `hardened` on one GPU; or one round of `paper`, in calls that go on
     where the last one stopped, until the exit code is no longer 75."""
     _require_judged(quick=quick, check=check)
     if profile == "paper":
-        _paper_round(state, compute, seconds, (as_json, quick, check, out))
+        _paper_round(state, compute, (seconds, at_a_time), (as_json, quick, check, out))
         return
     if profile != "hardened":
         raise typer.BadParameter(f"'{profile}' is not measured here: hardened or paper", param_hint="--profile")
@@ -84,14 +85,14 @@ def gpu(
     _conclude(result, as_json=as_json, check=check, out=out)
 
 
-def _paper_round(state: Path, compute: str, seconds: float, how: tuple[bool, bool, bool, Path | None]) -> None:
+def _paper_round(state: Path, compute: str, pace: tuple[float, int], how: tuple[bool, bool, bool, Path | None]) -> None:
     from crowdfl_lab.bench import paper_round as bench
 
     as_json, quick, check, out = how
     settings = bench.PaperRoundSettings.quick() if quick else bench.PaperRoundSettings()
     try:
         found = bench.bench_paper_round(
-            settings, backend_named(compute), state, seconds=seconds, say=progress_to_stderr()
+            settings, backend_named(compute), state, seconds=pace[0], at_a_time=pace[1], say=progress_to_stderr()
         )
     except SettingsError as wrong:
         raise typer.BadParameter(str(wrong), param_hint="--state") from None

@@ -47,13 +47,26 @@ def test_a_round_in_parts_is_the_round(folder, capsys):
     assert [entry["part"] for entry in result.data["parts"]] == PARTS
     (row,) = result.rows
     (table,) = result.tables
-    assert [name for name, *_ in table.rows] == ["encrypt", "average", "read", "reward"]
-    assert row.crowdfl.value == pytest.approx(sum(figure.value for _, *cells in table.rows for figure in cells))
+    assert [name for name, *_ in table.rows] == ["encrypt", "average", "read", "distances", "pay"]
+    for name, *work, clock in table.rows:
+        assert 0 < sum(figure.value for figure in work) <= clock.value, name
+    assert row.crowdfl.value == pytest.approx(sum(clock.value for *_, clock in table.rows))
     assert row.met is None  # a smoke run
     assert PaperRoundSettings().judged
     assert (folder / "keys.json").stat().st_mode & 0o077 == 0
     assert call(folder, say=said.append).rows[0].crowdfl == row.crowdfl
     assert len(said) == 1
+
+
+def test_parts_of_two_people_at_a_time(tmp_path):
+    """By processes of their own; one that was asked to stop finishes what it began."""
+    assert call(tmp_path, at_a_time=2, seconds=0.0) == 9
+    said = []
+    result = call(tmp_path, at_a_time=2, say=said.append)
+    assert [line.split(",")[0] for line in said] == PARTS[1:]
+    assert {entry["part"] for entry in result.data["parts"]} == set(PARTS)
+    assert [name for name, *_ in result.tables[0].rows] == ["encrypt", "average", "read", "distances", "pay"]
+    assert all(entry["wall"] > 0 for entry in result.data["parts"])
 
 
 def test_another_round_in_its_folder_is_refused(folder):

@@ -61,6 +61,20 @@ def from_ints(numbers: Iterable[int], width: int) -> Block:
     return from_bytes(b"".join([as_mpz(x).to_bytes(width, "big") for x in numbers]), width)
 
 
+def signed_residues(values: npt.NDArray[np.int64], n: int) -> Block:
+    """Signed integers modulo n, which has more than 65 bits."""
+    n, width = int(n), width_of(n)
+    out = np.zeros((len(values), width), dtype=np.uint8)
+    below = values < 0
+    distance = np.where(below, -values.astype(np.uint64), values.astype(np.uint64))
+    low = np.where(below, np.uint64(n & (1 << 64) - 1) - distance, distance)
+    borrows = below & (distance > n & (1 << 64) - 1)
+    for rows, high in ((below & ~borrows, n >> 64), (borrows, (n >> 64) - 1)):
+        out[rows, :-8] = np.frombuffer(high.to_bytes(width - 8, "big"), dtype=np.uint8)
+    out[:, -8:] = low.astype(">u8").view(np.uint8).reshape(-1, 8)
+    return out
+
+
 def to_ints(block: Block) -> list[mpz]:
     width = block.shape[1]
     data = block.tobytes()

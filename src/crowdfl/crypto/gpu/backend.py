@@ -7,7 +7,7 @@ light work on a few rows.
 import threading
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import gmpy2
 import numpy as np
@@ -15,11 +15,11 @@ from gmpy2 import mpz
 
 from crowdfl.crypto.blocks import Block, empty, require_rows, to_ints
 from crowdfl.crypto.compute import Kernel, Progress, Threads
-from crowdfl.crypto.gpu.ring import CupyDevice, Device, DeviceRing, digits_of
+from crowdfl.crypto.gpu.ring import CupyDevice, Device, DeviceRing, window_for
 from crowdfl.crypto.paillier import kernels as k
 from crowdfl.errors import BackendUnavailable, SharesDoNotMatch
 
-_NUMBERS_A_PIECE = 1 << 17  # 64 MiB of numbers modulo a 4096-bit N^2
+_NUMBERS_A_PIECE = 1 << 19  # 256 MiB of numbers modulo a 4096-bit N^2
 _SHORT_WINDOW = 4
 _LONGEST = 4096  # bits of N whose kernels fit a block's shared memory with room to spare
 _LIGHT = (k.MulMod, k.AddPlain, k.Encrypt, k.InvMod, k.Combine, k.CheckUnits)
@@ -63,18 +63,23 @@ class Cuda:
         few = rows < self._fewest and isinstance(kernel, _LIGHT)
         if ring is None or way is None or few or not rows:
             return self._others.map(kernel, *blocks, out=out, progress=progress)
-        result = empty(rows, kernel.out_width) if out is None else out
         progress = progress or Progress()
         progress.report(0, rows)
         size = max(1, _NUMBERS_A_PIECE // int(getattr(kernel, "size", 1)))
+        result = empty(rows, kernel.out_width) if out is None and rows > size else out
         for start in range(0, rows, size):
             progress.check()
             piece = slice(start, min(start + size, rows))
             parts = [block[piece] for block in blocks]
             done = self._on_device(way, ring, kernel, *parts)
-            result[piece] = self._others.map(kernel, *parts) if done is None else done
+            if done is None:
+                done = self._others.map(kernel, *parts)
+            if result is None:  # all in one piece
+                result = done
+            else:
+                result[piece] = done
             progress.report(piece.stop, rows)
-        return result
+        return cast(Block, result)
 
     def _on_device(self, way: Callable[..., Block | None], *arguments: Any) -> Block | None:  # noqa: ANN401
         try:
@@ -100,16 +105,14 @@ class Cuda:
         exponent = abs(kernel.exponent)
         if not exponent or not ring.fits(bases):
             return None
-        window = _window(exponent.bit_length())
-        digits = self.device.xp.array(digits_of(exponent, window))
-        pairs = ring.power(ring.read(bases), digits, 0, window)
+        pairs = ring.power_of_all(ring.read(bases), int(exponent))
         return ring.write(pairs if kernel.exponent > 0 else ring.inverses(pairs))
 
     def _pow_each(self, ring: DeviceRing, kernel: k.PowEach, bases: Block, exponents: Block) -> Block | None:
         if not ring.fits(bases):
             return None
         bits = 8 * exponents.shape[1]
-        window = _window(bits)
+        window = window_for(bits)
         digits = ring.digits(exponents, bits, window, highest_first=True)
         return ring.write(ring.power(ring.read(bases), digits, 1, window))
 
@@ -165,8 +168,3 @@ class Cuda:
 
     def _make_table(self, ring: DeviceRing, fixed: k.FixedBase) -> Any:  # noqa: ANN401
         return ring.fixed_table(fixed.base, fixed.exponent_bits, self._table_window)
-
-
-def _window(bits: int) -> int:
-    """The window that takes the fewest multiplications: 2^w for the table, one a digit."""
-    return min(range(1, 9), key=lambda w: (1 << w) + -(-bits // w))

@@ -176,11 +176,16 @@ struct Group {
         for (int j = 0; j < L; j++) pair[lane * L + j] = x0[j], pair[NL + lane * L + j] = x1[j];
     }
 
-    // x = x*y/R, y a pair in memory that every lane can read.
+    // x = x*y/R, y a pair in memory that every lane can read. LOW: modulo N alone, of x0.
+    template <bool LOW = false>
     INLINE void multiply(const u32 *y) {
         u32 r[L], u[L], u_top = 0;
 #pragma unroll
         for (int j = 0; j < L; j++) u[j] = 0;
+        if (LOW) {
+            reduce<false, false>(x0, u, u_top, x0, FromMemory{y}, 0, x0, FromMemory{y}, n, n_inv, lane);
+            return;
+        }
         reduce<false, true>(r, u, u_top, x0, FromMemory{y}, 0, x0, FromMemory{y}, n, n_inv, lane);
         reduce<true, false>(x1, u, u_top, x0, FromMemory{y + NL}, 0, x1, FromMemory{y}, n, n_inv, lane);
 #pragma unroll
@@ -188,8 +193,15 @@ struct Group {
     }
 
     // x = x*x/R.
+    template <bool LOW = false>
     INLINE void square() {
         u32 r[L], u[L], u_top = 0, twice[L];
+        if (LOW) {
+#pragma unroll
+            for (int j = 0; j < L; j++) u[j] = 0;
+            reduce<false, false>(x0, u, u_top, x0, FromLanes{x0}, 0, x0, FromLanes{x0}, n, n_inv, lane);
+            return;
+        }
         u32 below = from_below(x1[L - 1], lane);
         u32 last = from_lane(x1[L - 1] >> 31, TPI - 1);
 #pragma unroll
@@ -290,10 +302,10 @@ KERNEL multiply(const u32 *a, u64 a_step, const u32 *b, u64 b_step, u32 *out, u6
 
 // base^exponent by windows: digits highest first, one exponent for all (digit_step 0) or one a row. Every digit multiplies,
 // zero too. `tables` has 2^window pairs a group. The group takes rows in turn, so that its table is used again.
-KERNEL power(const u32 *bases, const u16 *digits, u64 digit_step, u32 digit_count, u32 window, u32 *tables, u32 *out,
-             u64 count, u64 groups, const u32 *one, const u32 *modulus) {
-    SHARED __align__(16) u32 stage[GROUPS][PADDED];
-    Desk desk{stage[threadIdx.x / TPI]};
+// LOW: modulo N alone; what comes out is some number modulo N^2 that is the power modulo N.
+template <bool LOW>
+INLINE void powers(const u32 *bases, const u16 *digits, u64 digit_step, u32 digit_count, u32 window, u32 *tables, u32 *out,
+                   u64 count, u64 groups, const u32 *one, const u32 *modulus, Desk desk) {
     Group g;
     g.open(modulus);
     u32 *table = tables + ((u64)PAIR << window) * GROUP_INDEX;
@@ -310,7 +322,7 @@ KERNEL power(const u32 *bases, const u16 *digits, u64 digit_step, u32 digit_coun
         desk.lay(g, base);
 #pragma unroll 1
         for (u32 entry = 2; entry < 1u << window; entry++) {
-            g.multiply(desk.place);
+            g.multiply<LOW>(desk.place);
             g.store(table + entry * PAIR);
         }
         const u16 *own = digits + row_index * digit_step;
@@ -319,12 +331,24 @@ KERNEL power(const u32 *bases, const u16 *digits, u64 digit_step, u32 digit_coun
 #pragma unroll 1
         for (u32 i = 1; i < digit_count; i++) {
 #pragma unroll 1
-            for (u32 k = 0; k < window; k++) g.square();
-            g.multiply(desk.lay(g, table + own[i] * PAIR));
+            for (u32 k = 0; k < window; k++) g.square<LOW>();
+            g.multiply<LOW>(desk.lay(g, table + own[i] * PAIR));
         }
+#pragma unroll
+        for (int j = 0; LOW && j < L; j++) g.x1[j] = 0;
         if (mine) g.store(out + row_index * PAIR);
     }
 }
+
+#define POWERS(name, low)                                                                                              \
+    KERNEL name(const u32 *bases, const u16 *digits, u64 digit_step, u32 digit_count, u32 window, u32 *tables, u32 *out, \
+                u64 count, u64 groups, const u32 *one, const u32 *modulus) {                                           \
+        SHARED __align__(16) u32 stage[GROUPS][PADDED];                                                                \
+        powers<low>(bases, digits, digit_step, digit_count, window, tables, out, count, groups, one, modulus,          \
+                    Desk{stage[threadIdx.x / TPI]});                                                                   \
+    }
+POWERS(power, false)
+POWERS(power_low, true)
 
 // The product of table[i][digit i] over all digits: a fixed base to many exponents.
 KERNEL look_up(const u32 *table, const u16 *digits, u32 digit_count, u32 window, u32 *out, u64 count,

@@ -119,9 +119,14 @@ def _layout(lanes: int, size: int) -> Layout:
     return Layout(lanes, limbs, 8 if limbs <= 4 else 6 if limbs <= 6 else 4 if limbs <= 12 else 2)
 
 
-def digits_of(exponent: int, window: int) -> npt.NDArray[np.uint16]:
-    """The digits of one exponent, highest first."""
-    count = max(1, -(-int(exponent).bit_length() // window))
+def window_for(bits: int) -> int:
+    """The window that takes the fewest multiplications: 2^w for the table, one a digit."""
+    return min(range(1, 9), key=lambda w: (1 << w) + -(-bits // w))
+
+
+def digits_of(exponent: int, window: int, places: int = 1) -> npt.NDArray[np.uint16]:
+    """The digits of one exponent, highest first, in so many places at least."""
+    count = max(places, -(-int(exponent).bit_length() // window))
     mask = (1 << window) - 1
     return np.array([int(exponent >> (window * i)) & mask for i in reversed(range(count))], dtype=np.uint16)
 
@@ -214,7 +219,7 @@ class DeviceRing:
         self._multiply(a, 1, b, int(len(b) > 1 or len(a) == 1), out, 1, len(a))
         return out
 
-    def power(self, bases: _Pairs, digits: Any, step: int, window: int) -> _Pairs:  # noqa: ANN401
+    def power(self, bases: _Pairs, digits: Any, step: int, window: int, kernel: str = "power") -> _Pairs:  # noqa: ANN401
         """Each row to the one exponent (step 0), or to its own; digits highest first."""
         count = len(bases)
         out = self._pairs(len(bases))
@@ -223,11 +228,34 @@ class DeviceRing:
         tables = self._pairs(groups << window)
         length = digits.shape[-1]
         self._launch_as(
-            layout, "power", groups, bases, digits, step * length, np.uint32(length), np.uint32(window), tables,
+            layout, kernel, groups, bases, digits, step * length, np.uint32(length), np.uint32(window), tables,
             out, count, groups, self.one, self.modulus,
         )  # fmt: skip
         self._forget(digits)
         return out
+
+    def power_of_all(self, bases: _Pairs, exponent: int) -> _Pairs:
+        """Each row to one positive exponent.
+
+        One that is much longer than n is low + n * high: x^low * (x^high)^n. An n-th power follows from its base modulo n, so
+        x^high is taken modulo n alone, which halves its products, and the other two powers share their squarings.
+        """
+        bits = int(self.n).bit_length()
+        if 4 * exponent.bit_length() < 7 * bits:
+            return self._power_of_all(bases, exponent, "power")
+        high, low = divmod(exponent, int(self.n))
+        count, window = len(bases), window_for(bits)
+        both = self._pairs(2 * count).reshape(count, 2, 2 * self.size)
+        both[:, 0] = bases
+        both[:, 1] = self._power_of_all(bases, high, "power_low")
+        pair = self._put(np.stack([digits_of(one, window, -(-bits // window)) for one in (low, int(self.n))]))
+        digits = self.device.xp.tile(pair, (count, 1))
+        self._forget(pair)
+        return self.power_products(both.reshape(2 * count, -1), digits, 2, window)
+
+    def _power_of_all(self, bases: _Pairs, exponent: int, kernel: str) -> _Pairs:
+        window = window_for(exponent.bit_length())
+        return self.power(bases, self._put(digits_of(exponent, window)), 0, window, kernel)
 
     def digits(self, exponents: Block, bits: int, window: int, *, highest_first: bool) -> Any:  # noqa: ANN401
         rows, width = exponents.shape
@@ -278,13 +306,14 @@ class DeviceRing:
             pairs, size, marks = out, pieces, None
 
     def power_products(self, bases: _Pairs, digits: Any, size: int, window: int) -> _Pairs:  # noqa: ANN401
-        pieces = -(-size // _PIECE)
+        piece = min(size, _PIECE)
+        pieces = -(-size // piece)
         out = self._pairs(len(bases) // size * pieces)
         layout = self._layout(len(out))
         groups = self._resident(layout, len(out))
-        tables = self._pairs(groups * _PIECE << window)
+        tables = self._pairs(groups * piece << window)
         self._launch_as(
-            layout, "power_product", groups, bases, digits, np.uint32(digits.shape[1]), np.uint32(window), size, _PIECE,
+            layout, "power_product", groups, bases, digits, np.uint32(digits.shape[1]), np.uint32(window), size, piece,
             tables, out, len(out), groups, self.one, self.modulus,
         )  # fmt: skip
         self._forget(digits)

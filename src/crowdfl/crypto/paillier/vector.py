@@ -78,7 +78,7 @@ class _Checked(_Numbers):
     def to_bytes(self) -> bytes:
         public = self.public
         header = _HEADER.pack(_MAGIC, _VERSION, self._kind, 0, public.fingerprint, public.ciphertext_bytes, len(self))
-        return header + self.block.tobytes()
+        return b"".join([header, np.ascontiguousarray(self.block).data])
 
     @classmethod
     def from_bytes(cls, data: bytes, public: PublicKey, *, max_count: int, backend: Backend | None = None) -> Self:
@@ -352,6 +352,13 @@ def encrypt(
         block = residues((public.residue(m) for m in plaintexts), public)
     blinds = randomizers.take(len(block), progress=options.get("progress"))
     return CipherVector(public, run_batch(kernels.Encrypt(public.n), block, blinds, **options))
+
+
+def signed_residues(values: npt.NDArray[np.int64], public: PublicKey) -> Block:
+    """Signed integers as plaintexts, none of them an object of its own where all lie in (-N/2, N/2) anyway."""
+    if public.bits > 65:
+        return blocks.signed_residues(values, public.n)
+    return residues((public.residue(m) for m in values.tolist()), public)
 
 
 def combine(first: PartialVector, second: PartialVector, **options: Unpack[BatchOptions]) -> Block:

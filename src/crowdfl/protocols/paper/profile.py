@@ -15,7 +15,7 @@ from crowdfl.crypto.encoding import FixedPoint
 from crowdfl.crypto.paillier import pctd
 from crowdfl.crypto.paillier.budget import WidthBudget, bits
 from crowdfl.crypto.paillier.pctd import KeyShare, PrivateKey, PublicKey
-from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
+from crowdfl.crypto.paillier.vector import CipherVector, PartialVector, signed_residues
 from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import (
     FormatError,
@@ -267,7 +267,7 @@ class PaperParticipant(KeyedSide, PaidParticipant):
             raise SlotOverflow(f"{samples} samples; the task allows 0..{self.task.settings.max_samples}")
         encoded = widths.encoding.encode(weights)
         self.clipped = encoded.clipped
-        values = encoded.values.tolist()
+        values = signed_residues(encoded.values, party.public)
         parts = [party.scale(party.encrypt(values), samples)]
         if self.task.settings.lanes != 0:
             parts.append(party.encrypt(values))
