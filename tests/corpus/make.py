@@ -1,7 +1,8 @@
-"""Makes the corpus of this version: `python -m tests.corpus.make`, in about a minute; with PostgreSQL's dumps too where
-CROWDFL_TEST_POSTGRES names a server. Needs Chromium. What it writes is committed: `v1/` is never made again after version 1.0.
+"""Makes the corpus of this version: `python -m tests.corpus.make`, in about a minute. Needs Chromium, and a PostgreSQL that
+CROWDFL_TEST_POSTGRES names. What it writes is committed: `v1/` is never made again after version 1.0.
 """
 
+import io
 import json
 import shutil
 import tarfile
@@ -17,10 +18,11 @@ from crowdfl.errors import NotReady, ServiceUnavailable
 from crowdfl.roles.csp import Csp
 from crowdfl.settings import ParticipantSettings
 from crowdfl.storage.database_copy import copy_database
-from tests.corpus import fields
+from tests.corpus import dumps, fields
 from tests.corpus.campaign import ABOUT, OF_PROGRAMS, OF_ROLES, OffsetClock, World, csv, post, world
 from tests.corpus.phone import READABLE, dump
 from tests.http.processes import wait_for, wait_for_round
+from tests.storage.conftest import SERVER
 from tests.web import browsers
 
 PLACE = Path(__file__).parent / "v1"
@@ -129,6 +131,16 @@ def keep(folder: Path) -> None:
             archive.add(kept / name, name, filter=_plain)
 
 
+def keep_dumps(kept: Path, server: str) -> None:
+    """The same databases as PostgreSQL has them."""
+    with tarfile.open(PLACE / dumps.ARCHIVE, "w:xz") as archive:
+        for role in dumps.ROLES:
+            content = dumps.dump(server, kept / role / "state.db").encode()
+            member = tarfile.TarInfo(f"{role}.sql")
+            member.size, member.mode = len(content), 0o600
+            archive.addfile(member, io.BytesIO(content))
+
+
 def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
     member.uid = member.gid = 0
     member.uname = member.gname = ""
@@ -136,12 +148,15 @@ def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def main() -> None:
+    if SERVER is None:
+        raise SystemExit("CROWDFL_TEST_POSTGRES names no server: PostgreSQL's dumps are a part of the corpus")
     fields.write()
     expect.set_options(timeout=_PATIENCE)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         begin(folder)
         keep(folder)
+        keep_dumps(folder / "kept", SERVER)
 
 
 if __name__ == "__main__":

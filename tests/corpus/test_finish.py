@@ -7,7 +7,9 @@ import json
 import tarfile
 import time
 from collections import Counter
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from playwright.sync_api import expect, sync_playwright
@@ -16,10 +18,11 @@ from crowdfl.errors import NotReady
 from crowdfl.roles.sp.ledger import ESCROW, PAID_PEOPLE, REWARDS
 from crowdfl.storage import upgrading
 from crowdfl.storage.database_copy import put_database
+from tests.corpus import dumps
 from tests.corpus.campaign import ABOUT, OF_PROGRAMS, TASKS, OffsetClock, World, world
 from tests.corpus.phone import live_at, put
 from tests.http.processes import wait_for
-from tests.storage.conftest import DATABASES, empty_database
+from tests.storage.conftest import DATABASES, SERVER, empty_database
 from tests.web import browsers
 
 pytestmark = pytest.mark.second
@@ -30,9 +33,13 @@ FIXED = 5_000_000  # millionths, of two rounds and the bonus
 
 
 @pytest.fixture(params=VERSIONS)
-def corpus(request, tmp_path):
+def place(request):
+    return Path(__file__).parent / request.param
+
+
+@pytest.fixture
+def corpus(place, tmp_path):
     """The folders as they were left."""
-    place = Path(__file__).parent / request.param
     with tarfile.open(place / "folders.tar.xz") as archive:
         archive.extractall(tmp_path, filter="data")
     for path in (tmp_path, *tmp_path.rglob("*")):
@@ -40,18 +47,35 @@ def corpus(request, tmp_path):
     return tmp_path
 
 
-@pytest.fixture
-def finishing(corpus):
-    """The services over them, by this version's code, an hour after the last that happened there."""
+@contextmanager
+def living(corpus, databases=MappingProxyType({})):
+    """The services over them, by this version's code, a minute after the last that happened there."""
     about = json.loads((corpus / ABOUT).read_text())
     clock = OffsetClock()
     clock.offset = about["made_at"] + 60 - time.time()
-    with world(corpus, clock) as here:
+    with world(corpus, clock, databases=databases) as here:
         yield here
 
 
+@pytest.fixture
+def finishing(corpus):
+    with living(corpus) as here:
+        yield here
+
+
+@pytest.fixture
+def dumped(corpus, place, tmp_path):
+    """The services' databases, out of PostgreSQL's dumps."""
+    with ExitStack() as stack:
+        databases = {role: stack.enter_context(empty_database("postgresql", tmp_path)) for role in dumps.ROLES}
+        for role, url in databases.items():
+            dumps.put(url, place, role)
+            (corpus / role / "state.db").unlink()
+        yield databases
+
+
 @pytest.mark.parametrize("kind", DATABASES)
-@pytest.mark.parametrize("role", ["kgc", "csp", "sp"])
+@pytest.mark.parametrize("role", dumps.ROLES)
 def test_this_version_reads_and_upgrades_all_of_it(corpus, tmp_path, role, kind):
     with empty_database(kind, tmp_path) as url:
         put_database(url, corpus / role / "state.db")
@@ -61,8 +85,22 @@ def test_this_version_reads_and_upgrades_all_of_it(corpus, tmp_path, role, kind)
         assert upgrading.look(url).revision == found.newest
 
 
+@pytest.mark.skipif(SERVER is None, reason="CROWDFL_TEST_POSTGRES names no server")
+def test_postgresqls_dumps_are_read_upgraded_and_their_campaigns_finished(corpus, dumped):
+    for url in dumped.values():
+        found = upgrading.look(url)
+        assert (found.tasks, found.unreadable) == (len(TASKS), {})
+        upgrading.upgrade(url)
+        assert upgrading.look(url).revision == found.newest
+    with living(corpus, dumped) as here:
+        require_finished(here)
+
+
 def test_its_campaigns_are_finished_paid_and_balanced(finishing):
-    here = finishing
+    require_finished(finishing)
+
+
+def require_finished(here: World) -> None:
     for person in OF_PROGRAMS["open"]:
         invited = iter(here.requester.invite(here.tasks["open"], 3, DAY))
         here.person("open", person).join(next(invited))

@@ -39,6 +39,7 @@ from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.capabilities import NO_REFERENCE, ClosesRounds, FollowsModel, Refers
 from crowdfl.protocols.profile import Average, ReaderProtocol, Tools
 from crowdfl.protocols.registry import profile_named
+from crowdfl.roles import home
 from crowdfl.roles.dealt import dealt_words
 from crowdfl.roles.kgc import Created
 from crowdfl.roles.model_size import require_size
@@ -80,8 +81,9 @@ class RequesterSp(Protocol):
 
 
 def own_key(blobs: Blobs) -> SigningKey:
+    home.bring_up(blobs)
     if not blobs.has("signing"):
-        blobs.put("signing", SigningKey.fresh().private)
+        blobs.put_all({"signing": SigningKey.fresh().private} | home.of_today())
     return SigningKey(blobs.get("signing"))
 
 

@@ -81,6 +81,7 @@ from crowdfl.protocols.profile import (
 from crowdfl.protocols.registry import profile_named
 from crowdfl.protocols.uploads import upload_digest
 from crowdfl.reasons import Reason
+from crowdfl.roles import home
 from crowdfl.roles.participant.chain import KeptChain
 from crowdfl.roles.participant.claims import Claiming
 from crowdfl.roles.participant.enrolment import EnrollingKgc, enrol, takes_a_place
@@ -169,6 +170,9 @@ class Participant:
     _told: set[tuple[str, int, str]] = field(default_factory=set, repr=False)  # what need not be told again
     unread: dict[int, bool] = field(default_factory=dict, repr=False)  # rewards that could not be read: may that pass?
 
+    def __post_init__(self) -> None:
+        home.bring_up(self.blobs)
+
     def claims_until(self, status: Mapping[str, Any]) -> int:
         """The last moment of claims, in seconds since 1970: by the definition, or a later one by CSP's word, which is kept."""
         shown = status.get("claims_extended")
@@ -255,7 +259,8 @@ class Participant:
             self.blobs.put("definition", text.encode())
             for left in ("bundle", INVITATION):  # by a crash; nothing was done with them
                 self.blobs.delete(left)
-            self.blobs.put_all({"bundle": enrolled.bundle, INVITATION: digest_of(invitation).encode()})
+            kept = {"bundle": enrolled.bundle, INVITATION: digest_of(invitation).encode()}
+            self.blobs.put_all(kept | home.of_today())
             self.blobs.put("certificate", enrolled.certificate.encode())
         if self._enrol():
             self._keep_least()

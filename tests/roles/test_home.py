@@ -1,0 +1,53 @@
+"""Homes have a form: earlier ones are brought up, a later one is refused as it lies there."""
+
+import pytest
+
+from crowdfl.errors import StoreTooNew, StoreUnavailable
+from crowdfl.roles import home
+from crowdfl.roles.participant.participant import Participant
+from crowdfl.roles.requester import own_key
+from crowdfl.storage.blobs import FileBlobs
+from tests.hosts import Desk
+
+
+def test_a_new_home_says_its_form(tmp_path):
+    desk = Desk.funded(tmp_path, 3)
+    assert desk.crowd[0].blobs.get(home.NAME) == b"1"
+    blobs = FileBlobs(tmp_path / "of-a-requester")
+    own_key(blobs)
+    assert blobs.get(home.NAME) == b"1"
+
+
+def test_a_home_of_a_later_form_is_refused_and_stays_as_it_is(tmp_path):
+    desk = Desk.funded(tmp_path, 3)
+    blobs = desk.crowd[0].blobs
+    blobs.delete(home.NAME)
+    blobs.put(home.NAME, b"7")
+    before = blobs.listing()
+    with pytest.raises(StoreTooNew, match="of form 7, and this program reads forms up to 1: update it"):
+        Participant(desk.task, blobs, desk.crowd[0].kgc, desk.crowd[0].sp, b"")
+    with pytest.raises(StoreTooNew):
+        own_key(blobs)
+    assert blobs.listing() == before
+
+
+@pytest.mark.parametrize("first", [None, b"1", b"2"], ids=["without a number", "1", "2"])
+def test_an_earlier_home_is_brought_up_step_by_step_and_once(tmp_path, monkeypatch, first):
+    """A step that failed is taken again, and none that was done."""
+    blobs, taken, fails = FileBlobs(tmp_path), [], [True]
+
+    def second(_):
+        if fails.pop():
+            raise StoreUnavailable("the disk is full")
+        taken.append(2)
+
+    monkeypatch.setattr(home, "STEPS", (lambda _: taken.append(1), second))
+    if first is not None:
+        blobs.put(home.NAME, first)
+    with pytest.raises(StoreUnavailable):
+        home.bring_up(blobs)
+    fails.append(False)
+    home.bring_up(blobs)
+    home.bring_up(blobs)
+    assert taken == ([2] if first == b"2" else [1, 2])
+    assert blobs.get(home.NAME) == b"3"
