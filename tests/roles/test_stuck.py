@@ -1,6 +1,7 @@
 """A round that hangs: wherever CSP stays away in it, the operator asks again or gives it up, and no money is lost."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from crowdfl.roles.sp.ledger import ESCROW
 from crowdfl.roles.sp.operator import retry_round
 from crowdfl.roles.sp.why import Around, causes
 from crowdfl.services.background.workers import FailureBackoff
+from crowdfl.settings import UNTIL_PUBLISHED
 from tests.hosts import BUDGET, HARDENED, Desk
 
 pytestmark = pytest.mark.second
@@ -119,3 +121,70 @@ def test_a_round_that_waits_for_people_or_a_reference_is_given_up_or_left_as_it_
         assert desk.states() == (["aborted", "open"] if void else ["open"])
         assert desk.ledger.balance(ESCROW) == before
         desk.disk.close()
+
+
+PAPER: dict[str, Any] = {"profile": "paper", "key_bits": 512, "mask_bits": 45, "late": UNTIL_PUBLISHED, "rounds": 2}
+WINDOW = 100.0  # and an average is held for so long
+
+
+@dataclass
+class LateRound:
+    """A round of `paper`: four send in time, one while the first average is held. CSP answers so many requests, then none."""
+
+    folder: Path
+    answers: int | None = None
+    asked: int = 0
+    states: set[RoundState] = field(default_factory=set)  # in which CSP did not answer
+
+    def __post_init__(self) -> None:
+        self.desk = desk = Desk.funded(self.folder, 5, **PAPER)
+        failures = FailureBackoff(structlog.get_logger(), store=desk.sp.store, clock=lambda: desk.clock.time)
+        desk.sp.options.failures = failures
+        real = desk.sp.ports.csp.answer
+
+        def answer(*arguments: Any, **named: Any) -> bytes:
+            if self.answers is not None and self.asked >= self.answers:
+                self.states.add(desk.sp.store.round(desk.task, 1).state)
+                raise ServiceUnavailable("CSP does not answer")
+            self.asked += 1
+            return real(*arguments, **named)
+
+        desk.sp.ports.csp.answer = answer  # type: ignore[method-assign]
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Past the window, and past the time for which an average is held; not into the next round."""
+        desk = self.desk
+        number = len(desk.states())
+        for _ in range(5):
+            if (state := desk.states()[number - 1]) in ("open", "held"):
+                desk.upload(desk.crowd[: 4 if state == "open" else 5])
+            desk.later(WINDOW / 2)
+            if len(desk.states()) > number:
+                return
+
+
+@pytest.mark.parametrize("void", [False, True], ids=["retry", "void"])
+def test_a_round_that_is_averaged_again_is_ended_wherever_it_hangs(void: bool, tmp_path: Path):
+    """Held, with the first average still to be made or the second; and in its rewards."""
+    undisturbed = LateRound(tmp_path / "count")
+    assert undisturbed.desk.states()[0] == "rewarded"
+    hung = set[RoundState]()
+    for at in range(undisturbed.asked):
+        late = LateRound(tmp_path / str(at), at)
+        desk = late.desk
+        hung |= late.states
+        assert f"crowdfl sp round {'void' if void else 'retry'} SETTINGS {desk.task} 1" in why(desk), at
+        retry_round(desk.sp.core.sure_books, desk.task, 1, LEASE, void=void)
+        late.answers = None
+        desk.clock.time += LEASE + 1
+        late.go_on()
+        late.go_on()
+        assert desk.states() == ["aborted" if void else "rewarded", "rewarded"], at
+        earned = sum(person.claim() for person in desk.crowd)
+        rounds = 1 if void else 2
+        assert rounds * BUDGET - 10 < earned <= rounds * BUDGET, at
+        desk.after_claims()
+        assert desk.ledger.returned() == 2 * BUDGET - earned, at
+        desk.disk.close()
+    assert hung >= {RoundState.CLOSED, RoundState.GATHERED, RoundState.PUBLISHED}
