@@ -47,7 +47,9 @@ def look(person: Participant) -> Counter[str]:
     return counted
 
 
-@pytest.mark.parametrize("rounds", [30, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "rounds", [14, pytest.param(30, marks=pytest.mark.second), pytest.param(1000, marks=pytest.mark.slow)]
+)
 def test_a_look_costs_the_same_however_many_rounds_there_were(tmp_path, rounds):
     desk = Desk.funded(tmp_path, 3, rounds=rounds + 1, budget=None)
     person = desk.crowd[0]
