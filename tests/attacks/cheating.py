@@ -11,7 +11,7 @@ from crowdfl.crypto.paillier.vector import CipherVector, Unchecked
 from crowdfl.errors import CrowdFLError
 from crowdfl.protocols.hardened.manifest import HardenedUpload, manifest_of
 from crowdfl.roles.participant.participant import Participant
-from crowdfl.roles.sp.uploads import upload_name
+from crowdfl.roles.sp.aggregators import upload_name
 from tests.hosts import HARDENED, Desk
 
 WEIGHTS = np.array([0.123, -0.987, 0.456, -0.001, 1.5, -0.75, 0.333, 0.25])  # of the model of `small_definition`

@@ -20,7 +20,7 @@ from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import BackupError
 from crowdfl.roles.guard import Guard
 from crowdfl.roles.records import DepositState, PaymentState, Round, RoundState, StoredDeposit, Upload
-from crowdfl.roles.sp.uploads import upload_name
+from crowdfl.roles.sp.aggregators import upload_name
 from crowdfl.services.alone import alone
 from crowdfl.services.drill import newest, scratch_folder
 from crowdfl.settings import SpSettings

@@ -46,8 +46,8 @@ from crowdfl.protocols.shares.round.upload import make_upload
 from crowdfl.protocols.shares.round.work import Findings, ShareWork, Sown, Stored
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.protocols.uploads import upload_digest
+from crowdfl.roles.sp.aggregators import read_upload, upload_name
 from crowdfl.roles.sp.core import SpOptions
-from crowdfl.roles.sp.uploads import read_upload, upload_name
 from crowdfl.services.cluster import backend as backend_module
 from crowdfl.services.cluster.backend import Cluster
 from crowdfl.services.cluster.worker import (

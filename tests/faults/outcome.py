@@ -15,7 +15,7 @@ from safetensors import numpy as safetensors_numpy
 from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.signed import Receipt, participant_name
 from crowdfl.learning.oracle import fedavg
-from crowdfl.protocols.common.paid import MaskSeed
+from crowdfl.protocols.common.mask_seed import MaskSeed
 from crowdfl.protocols.hardened.bundles import CspBundle
 from crowdfl.protocols.hardened.opening import CHUNK, OpenRequest
 from crowdfl.protocols.hardened.profile import HardenedSpRound

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from crowdfl.crypto.sealing import AudienceKey, ReaderKey, seal_to
 from crowdfl.crypto.signing import SigningKey, verify
 from crowdfl.protocols.claims import Claim
-from crowdfl.protocols.common.paid import MaskSeed
+from crowdfl.protocols.common.mask_seed import MaskSeed
 from crowdfl.protocols.profile import Identity
 from tests.fuzz.trial import attempt, mutated, refused, scaled
 from tests.protocols.driving import deal, pair

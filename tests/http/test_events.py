@@ -16,7 +16,7 @@ import sqlalchemy as sa
 import structlog
 
 from crowdfl.errors import Conflict, ServiceUnavailable, SettingsError
-from crowdfl.protocols.common.paid import MaskSeed
+from crowdfl.protocols.common.mask_seed import MaskSeed
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.shares.round.average import MaskedPart
 from crowdfl.protocols.shares.round.sp import SharesSpRound

@@ -27,7 +27,7 @@ from crowdfl.errors import (
     UploadDamaged,
 )
 from crowdfl.protocols.uploads import Head, upload_digest
-from crowdfl.roles.sp.uploads import read_upload, upload_name
+from crowdfl.roles.sp.aggregators import read_upload, upload_name
 from crowdfl.services.apps import sp_uploads
 from crowdfl.services.apps.sp_uploads import Batches, UnfinishedUploads
 from crowdfl.services.client import in_pieces

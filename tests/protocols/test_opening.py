@@ -20,7 +20,7 @@ from crowdfl.errors import (
     SeedReused,
     SlotOverflow,
 )
-from crowdfl.protocols.common.paid import MaskSeed
+from crowdfl.protocols.common.mask_seed import MaskSeed
 from crowdfl.protocols.hardened import opening
 from crowdfl.protocols.hardened.opening import (
     CHUNK,

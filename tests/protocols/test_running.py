@@ -21,7 +21,7 @@ from crowdfl.errors import (
     TooManyUploads,
 )
 from crowdfl.protocols.common import keyed
-from crowdfl.protocols.common.paid import MaskSeed
+from crowdfl.protocols.common.mask_seed import MaskSeed
 from crowdfl.protocols.hardened.manifest import HardenedUpload
 from crowdfl.protocols.hardened.profile import HardenedSpRound
 from crowdfl.protocols.messages import Limits

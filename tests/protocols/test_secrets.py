@@ -11,7 +11,7 @@ from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import NotFinite
 from crowdfl.learning.models.learner import Update
 from crowdfl.protocols.claims import Claim, RewardEnvelope
-from crowdfl.protocols.common.paid import MaskSeed
+from crowdfl.protocols.common.mask_seed import MaskSeed
 from crowdfl.protocols.hardened.bundles import ReaderBundle
 from crowdfl.protocols.hardened.opening import Publication
 from crowdfl.protocols.hardened.profile import HardenedSpRound

@@ -9,7 +9,7 @@ import pytest
 from crowdfl.errors import ServiceUnavailable, UnknownParticipant
 from crowdfl.protocols.uploads import upload_digest
 from crowdfl.roles.participant.participant import Participant
-from crowdfl.roles.sp.uploads import upload_name
+from crowdfl.roles.sp.aggregators import upload_name
 from tests.attacks.cheating import honest_uploads
 from tests.hosts import HARDENED, Desk
 

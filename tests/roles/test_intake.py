@@ -17,7 +17,8 @@ from crowdfl.errors import (
     UnknownTask,
 )
 from crowdfl.roles.records import RoundState, TaskState
-from crowdfl.roles.sp.uploads import PendingUpload, upload_name
+from crowdfl.roles.sp.aggregators import upload_name
+from crowdfl.roles.sp.uploads import PendingUpload
 from tests.hosts import HARDENED, Desk
 
 

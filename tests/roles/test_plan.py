@@ -18,7 +18,8 @@ from crowdfl.errors import (
 )
 from crowdfl.roles.defining import invitation_warning
 from crowdfl.roles.participant.participant import Participant
-from crowdfl.roles.sp.uploads import PendingUpload, upload_name
+from crowdfl.roles.sp.aggregators import upload_name
+from crowdfl.roles.sp.uploads import PendingUpload
 from crowdfl.roles.waiting import operator_waits_for, waits_for
 from crowdfl.settings import PlanSettings
 from tests.hosts import Desk, small_definition, unchanged

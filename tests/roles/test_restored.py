@@ -415,7 +415,7 @@ def test_a_csp_that_was_set_back_ends_the_task_also_where_it_is_asked_for_an_end
     for _ in range(3):
         desk.later(desk.settings.window + desk.settings.late)
     assert (desk.states(), desk.state) == (["rewarded", "aborted"], "cancelled")
-    assert "RolledBack" in desk.sp.store.task(desk.task).end.words()
+    assert "set back" in desk.sp.store.task(desk.task).end.words()
     assert all(person.claim() > 0 for person in desk.crowd)
 
 

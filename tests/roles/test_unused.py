@@ -19,8 +19,9 @@ from crowdfl.errors import (
 from crowdfl.protocols.shares.round.sp import SharesSp
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.records import TaskState
+from crowdfl.roles.sp.aggregators import upload_name
 from crowdfl.roles.sp.ledger import Ledger
-from crowdfl.roles.sp.uploads import PendingUpload, UploadOutcome, upload_name
+from crowdfl.roles.sp.uploads import PendingUpload, UploadOutcome
 from crowdfl.roles.waiting import waits_for
 from crowdfl.settings import PlanSettings, TaskSettings
 from tests.hosts import Desk, unchanged

@@ -147,7 +147,7 @@ def test_a_csp_whose_records_were_set_back_answers_no_step(played: Played, step:
             played.csp.answer(played.task, asked)
     played.play(2)
     assert played.states == ["rewarded", "aborted"]
-    assert played.told().startswith("cancelled by CSP: RolledBack")
+    assert played.told().startswith("cancelled by CSP: CSP was set back")
     for person in played.people.values():
         assert person.claim() == BUDGET // 4  # by CSP's own signature, which it has forgotten
 
@@ -163,7 +163,7 @@ def test_an_sp_whose_records_were_set_back_sends_nothing(played: Played, step: i
         played.clock.time += 10**7  # whoever was dropped does not come back
     played.run()
     assert len(played.wire.requests) == STEPS
-    assert played.told().startswith("cancelled by SP: RolledBack")
+    assert played.told().startswith("cancelled by SP: SP was set back")
     assert played.states == ["aborted"]
 
 
@@ -191,7 +191,7 @@ def test_an_sp_that_was_set_back_sends_no_second_sum_of_a_task_without_checks(tm
     with contextlib.suppress(CrowdFLError, ConnectionError):
         played.run()
     assert len(played.wire.requests) == asked
-    assert played.told().startswith("cancelled by SP: RolledBack")
+    assert played.told().startswith("cancelled by SP: SP was set back")
 
 
 def test_a_set_back_csp_is_told_again_of_whoever_came_in_time(played: Played):
@@ -261,7 +261,7 @@ def test_the_operator_gives_a_guard_up(played: Played, role: str, unchanged: boo
     with contextlib.suppress(AssertionError if unchanged else CrowdFLError):
         played.play(2)
     assert played.states[:2] == (["rewarded"] * 2 if unchanged else ["rewarded", "aborted"])
-    assert ("RolledBack" in played.told()) is not unchanged
+    assert ("set back" in played.told()) is not unchanged
     if not unchanged:
         assert all(person.claim() > 0 for person in played.people.values())
 

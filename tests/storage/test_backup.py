@@ -18,7 +18,7 @@ from tests.storage.test_migrations import differences
 from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import BackupDamaged, BackupError, BackupRefused, NotReady, StoreTooNew
 from crowdfl.roles.records import PaymentState, Round, StoredPayment, StoredTask, Upload
-from crowdfl.roles.sp.uploads import upload_name
+from crowdfl.roles.sp.aggregators import upload_name
 from crowdfl.storage import database_copy, migrations
 from crowdfl.storage.archive import Manifest
 from crowdfl.storage.backup import BackupSource, restoring, write_backup

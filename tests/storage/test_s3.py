@@ -7,7 +7,7 @@ from tests.storage.swift import CREDENTIALS, require_swift, serving_s3
 
 from crowdfl.errors import Conflict, NotReady, PassphraseError, StoreUnavailable
 from crowdfl.protocols.uploads import upload_digest
-from crowdfl.roles.sp.uploads import upload_name
+from crowdfl.roles.sp.aggregators import upload_name
 from crowdfl.services.cluster.worker import Store, WorkPart, run_part
 from crowdfl.settings import S3Settings
 from crowdfl.storage.s3 import S3Blobs

@@ -32,7 +32,7 @@ from crowdfl.crypto.sealing import seal_to
 from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import BadSignature, ClaimRefused, OutOfTurn, RewardOutOfRange, RoundEnded, WrongAmount
 from crowdfl.protocols.claims import Claim, RewardEnvelope, reward_context, reward_statement, within_budget
-from crowdfl.protocols.common.paid import MaskSeed
+from crowdfl.protocols.common.mask_seed import MaskSeed
 from crowdfl.protocols.common.sdiv import DivideRequest, GuardRequest
 from crowdfl.protocols.common.smul import PolynomialsRequest
 from crowdfl.protocols.exchange import Reply, ask_directly, run_exchange

@@ -38,7 +38,7 @@ from crowdfl.crypto.blocks import from_ints, to_ints
 from crowdfl.crypto.coins import Coins
 from crowdfl.crypto.paillier.pctd import FreshRandomizers
 from crowdfl.errors import OutOfTurn, SeedReused, SettingsError, SlotOverflow, TooFewParticipants
-from crowdfl.protocols.common.paid import MaskSeed
+from crowdfl.protocols.common.mask_seed import MaskSeed
 from crowdfl.protocols.hardened.opening import PARTICIPANTS, OpeningSp, OpenRequest, Publication, digest
 from crowdfl.protocols.hardened.prifedavg import ModelCodec, ScaleReply, ScaleRequest
 from crowdfl.protocols.messages import Limits, Message

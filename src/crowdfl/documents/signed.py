@@ -1,4 +1,4 @@
-"""What people sign: a requester its task and orders; KGC keys; a participant its consent; SP receipts and the end of a task."""
+"""What is signed about a task: by its requester, KGC, SP, CSP and its participants."""
 
 import hashlib
 import json

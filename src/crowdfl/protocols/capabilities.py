@@ -17,7 +17,9 @@ from crowdfl.protocols.records import Look, Outcome
 from crowdfl.reasons import Reason
 from crowdfl.settings import TaskSettings
 
-NO_REFERENCE = FormatError("this task takes no reference: its settings do not say `reference = true`")
+
+def no_reference() -> FormatError:
+    return FormatError("this task takes no reference: its settings do not say `reference = true`")
 
 
 # Of a profile.
@@ -166,7 +168,7 @@ class TakesReference(Protocol):
     """SP where uploads can be compared with the requester's own."""
 
     def take_reference(self, upload: bytes) -> None:
-        """The requester's upload of this round; `NO_REFERENCE` by settings without."""
+        """The requester's upload of this round; `no_reference` by settings without."""
 
 
 # Of readers.
@@ -187,7 +189,7 @@ class Refers(Protocol):
     """A requester that can upload what others are compared with."""
 
     def refer(self, train: TrainFlat, round_number: int, signing: SigningKey) -> bytes:
-        """Trained from the model that it holds; `NO_REFERENCE` by settings without."""
+        """Trained from the model that it holds; `no_reference` by settings without."""
 
 
 @runtime_checkable

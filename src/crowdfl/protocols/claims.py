@@ -191,14 +191,6 @@ class KeptClaim(Message, kind=84, repr=False):
     def sequence(self) -> int:
         return len(self.rounds) + self.counter
 
-    def require_newest(self, claim: Claim) -> None:
-        """A destination that its owner has replaced is never attested again."""
-        if (claim.counter, claim.destination) != (self.counter, self.destination) and claim.counter <= self.counter:
-            raise OlderDestination(
-                f"{claim.participant} has said where to be paid anew, as number {self.counter}: claim with that one, or make "
-                "one with a higher number"
-            )
-
 
 class PlaceNote(Message, kind=98, repr=False):
     """A participant's signed word which destination is its newest, before any claim names it."""
@@ -411,9 +403,7 @@ class AttestingCsp:
         claim = Claim.from_bytes(request, limits_of(self.form, self.spec.settings.rounds))
         _check_claimant(claim, self.spec.name, self.participants)
         before = records.get(KeptClaim, who=claim.participant) or KeptClaim()
-        before.require_newest(claim)
-        if (place := records.get(KeptPlace, who=claim.participant)) is not None:
-            KeptClaim(destination=place.destination, counter=place.counter).require_newest(claim)
+        _require_newer_place(records, claim.participant, claim.destination, claim.counter)
         return claim, before
 
     def attest(
@@ -484,7 +474,7 @@ class AttestingCsp:
 
 def _require_newer_place(records: Look, who: str, destination: bytes, counter: int) -> None:
     """Neither a claim nor a note goes back behind what its owner has said since."""
-    for kept in (records.get(KeptPlace, who=who), records.get(KeptClaim, who=who)):
+    for kept in (records.get(KeptPlace, who=who), records.get(KeptClaim, who=who) or KeptClaim()):
         if kept is not None and (kept.counter, kept.destination) != (counter, destination) and counter <= kept.counter:
             raise OlderDestination(
                 f"{who} has said where to be paid anew, as number {kept.counter}: name that one, or one with a higher number"

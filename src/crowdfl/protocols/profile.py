@@ -1,4 +1,4 @@
-"""The small interface through which everything above sees a profile. A third profile is one more module that fills it.
+"""The small interface through which everything above sees a profile. Another profile is one more package that fills it.
 
 Prepare an update, add an update, publish, read, reward, claim. SP's long steps are generators: they yield requests for CSP as
 bytes and are sent CSP's replies to come, so that a function call, a queue or HTTP can carry them, and the two may work at once.
@@ -223,7 +223,7 @@ class SpProtocol(RoleProtocol, ChecksClaims, Protocol):
 
     def reply_form(self, request: Long) -> ReplyForm: ...  # of what CSP answers to it: nothing else is recorded
     def publish(self, *, final: bool) -> Exchange: ...  # average what is in, with CSP, for `publication`
-    def reward(self, payment: int) -> Exchange: ...  # those who are in, with CSP, for `envelopes`; before `publish`
+    def reward(self, payment: int) -> Exchange: ...  # those who are in, with CSP, for `envelopes`
     def publication(self) -> bytes: ...  # what readers are served
     def envelopes(self) -> Mapping[str, bytes]: ...  # what each participant is served
     def paying(self, identity: Identity) -> ChecksClaims: ...  # to check one claim with: it knows nobody else

@@ -1,6 +1,8 @@
-"""THE round: collect -> check -> reward -> average, on SP. Services, the local host, the laboratory and the tests run this one.
+"""THE round on SP, once its uploads are in: check, reward, average. Everything that plays a round runs this one.
 
-Rewards come before anything is opened to readers: a round that cannot be rewarded is void, and gives no model either.
+Rewards come before anything is opened to readers: a round that cannot be rewarded is void, and gives no model either. Where
+late uploads are averaged in, what was published is rewarded. Services add uploads up as they come (`roles.sp.aggregators`);
+`collect` is for callers without a store.
 
 Whoever measures gives an `Observer` (`crowdfl.protocols.exchange`) and never needs to look inside.
 """

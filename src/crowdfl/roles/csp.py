@@ -1,4 +1,4 @@
-"""CSP: answers SP's requests with its half of the key. The same request gets the same answer, across crashes.
+"""CSP: answers SP's requests with its half of the protocol. The same request gets the same answer, across crashes.
 
 Which request may come when, the task's protocol decides by its records. What a request changes in them is set together with its
 answer, in one transaction, if every record that it has read still stands: of two processes, one has answered. The order of

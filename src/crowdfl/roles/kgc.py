@@ -74,14 +74,14 @@ class Kgc:
     def bundle(self, task: str, role: str) -> tuple[str, str, bytes]:
         """A server's bundle, for that server alone; gone once acknowledged."""
         stored = self.store.task(task)
-        self._require_undealt(stored, role)
+        self._require_not_handed_over(stored, role)
         return stored.definition, stored.appointment, self.bundles.get(f"{task}.{role}")
 
     def dealt(self, task: str, role: str, number: int) -> Iterator[bytes]:
         """A server's file, made piece by piece as it is read: the same until that server has acknowledged, then never again."""
         stored = self.store.task(task)
         definition = stored.opened
-        self._require_undealt(stored, role)
+        self._require_not_handed_over(stored, role)
         count = definition.settings.rounds * definition.settings.most_cohorts
         if not 1 <= number <= count:
             raise RoundsExhausted(f"file {number} of {count}: nothing is dealt for it")
@@ -90,7 +90,7 @@ class Kgc:
             raise NotReady(f"the profile {profile.name} deals {role} nothing but its bundle")
         return profile.dealt(definition.spec, self.bundles.get(f"{task}.{SOURCE}"), role, number)
 
-    def _require_undealt(self, stored: StoredTask, role: str) -> None:
+    def _require_not_handed_over(self, stored: StoredTask, role: str) -> None:
         if role not in _DEALT:
             raise Forbidden(f"{role} is dealt no bundle of its own")
         require_not_ended(stored)

@@ -241,7 +241,8 @@ class UsedInvitation:
 
 
 class RoundState(StrEnum):
-    """The states of a round, in order; `aborted` ends one that found too few participants, or that CSP has ended."""
+    """The states of a round: open, closed, weighed if it pays, rewarded; where late uploads are averaged in, closed, held,
+    gathered, published if it pays, rewarded. `aborted` ends one that is given up."""
 
     OPEN = "open"
     CLOSED = "closed"

@@ -36,7 +36,7 @@ from crowdfl.errors import (
 )
 from crowdfl.learning.models.forms import to_safetensors
 from crowdfl.learning.models.shape import Weights
-from crowdfl.protocols.capabilities import NO_REFERENCE, ClosesRounds, FollowsModel, Refers
+from crowdfl.protocols.capabilities import ClosesRounds, FollowsModel, Refers, no_reference
 from crowdfl.protocols.profile import Average, ReaderProtocol, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles import home
@@ -291,7 +291,7 @@ class Requester:
 
             side = self._caught_up(task, number)
             if not isinstance(side, Refers):
-                raise NO_REFERENCE
+                raise no_reference()
             self.blobs.put(name, side.refer(trained, number, self.signing))
         return self.blobs.get(name)
 

@@ -36,7 +36,7 @@ from crowdfl.roles.sp.tasks import cancel_task, give_up_round
 
 _OPEN = (PaymentState.PENDING, PaymentState.RUNNING)
 _RETURNED = "SP was restored from a backup, and this task's money was returned since"
-_MASKS_IN_DOUBT = "RolledBack: SP has lost its notes, and the masks of this task's rounds may have been used"
+_MASKS_IN_DOUBT = "SP was set back: its notes are lost, and the masks of this task's rounds may have been used"
 
 
 def mark_restored_sp(store: SpStore, now: float) -> None:

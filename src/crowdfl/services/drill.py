@@ -22,8 +22,8 @@ from typing import Any
 
 from crowdfl.errors import BackupError, BackupRefused, GuardMissing, RolledBack
 from crowdfl.roles.records import DepositState, PaymentState, RoundState, StoredTask, TaskState
+from crowdfl.roles.sp.aggregators import upload_name
 from crowdfl.roles.sp.ledger import Ledger
-from crowdfl.roles.sp.uploads import upload_name
 from crowdfl.roles.waiting import amount_words, format_time
 from crowdfl.services.alone import GUARD, alone
 from crowdfl.services.folders.backups import is_guard_archived, put_back, read_role, restoring_role

@@ -27,8 +27,8 @@ from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundManifest
 from crowdfl.protocols.shares.round.upload import UploadBody, expanded_update
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.roles.participant.participant import Train
+from crowdfl.roles.sp.aggregators import upload_name
 from crowdfl.roles.sp.core import SpOptions
-from crowdfl.roles.sp.uploads import upload_name
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.host import Call, Deliver, Host
 from crowdfl_lab.audit.copied_disk import CopiedDisk

@@ -1,11 +1,9 @@
-"""What the sides of every profile that pays claims have alike: who takes part, a seed of SP's, a participant's rewards."""
+"""What the sides of every profile that pays claims have alike: who takes part, and how rewards are claimed."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from crowdfl.crypto.coins import Coins
-from crowdfl.crypto.randomness import SEED_BYTES, secret_bytes
-from crowdfl.errors import AlreadyCounted, FormatError, KeyMismatch, SeedReused
+from crowdfl.errors import AlreadyCounted, KeyMismatch
 from crowdfl.protocols import claims
 from crowdfl.protocols.claims import Attested, Beside, Claim, ClaimsSp, RewardEnvelope, RewardForm, ShownClaim
 from crowdfl.protocols.messages import Limits
@@ -36,48 +34,6 @@ class Roster:
             other = seen.setdefault(self.places.get(who, who), who)
             if other != who:
                 raise AlreadyCounted(f"{who} is another device of {other}, who is in this round already")
-
-
-@dataclass(frozen=True)
-class MaskSeed:
-    """A seed, and the hash of what it masks. **It never serves two sums**: their difference would be a late participant's
-    update in the clear."""
-
-    seed: bytes = field(repr=False)
-    digest: bytes
-
-    @classmethod
-    def bound_to(cls, bound: bytes) -> "MaskSeed":
-        return cls(secret_bytes(SEED_BYTES), bound)
-
-    @property
-    def shown(self) -> bytes:
-        """The seed of R, which readers are given. The blinds come from `seed` itself, which nobody is: else a reader together
-        with CSP could strip them off."""
-        return Coins(self.seed).child("shown").take(SEED_BYTES)
-
-    def to_bytes(self) -> bytes:
-        return self.seed + self.digest
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> "MaskSeed":
-        if len(data) != 2 * SEED_BYTES:
-            raise FormatError(f"a mask seed has {2 * SEED_BYTES} bytes, not {len(data)}")
-        return cls(data[:SEED_BYTES], data[SEED_BYTES:])
-
-    def require(self, bound: bytes) -> None:
-        """Refuse to mask anything but what this seed is bound to."""
-        if bound != self.digest:
-            raise SeedReused(
-                "this round was begun with another set of uploads already, and its seed masks that one alone"
-            )
-
-    @classmethod
-    def kept(cls, state: bytes, bound: bytes) -> "MaskSeed":
-        """The one that is kept for what has this hash, or a fresh one where none is."""
-        seed = cls.from_bytes(state) if state else cls.bound_to(bound)
-        seed.require(bound)
-        return seed
 
 
 class PaidSp:
@@ -126,7 +82,7 @@ class PaidParticipant:
     """A phone: opens its rewards and claims them."""
 
     def __init__(self, party: Party, spec: TaskSpec, keys: ParticipantKeys, csp_key: bytes) -> None:
-        self._send = party.send
+        self._party = party
         self.who = keys.who
         self.signing = keys.signing
         self.reader = keys.reader
@@ -159,4 +115,4 @@ class PaidParticipant:
     def claim(self, beside: Beside | None = None) -> bytes:
         _ = self._reward_form()
         earned = self._amounts, self._envelopes, self._signed
-        return self._send(claims.make_claim(self._spec.name, self.who, *earned, self.signing, beside))
+        return self._party.send(claims.make_claim(self._spec.name, self.who, *earned, self.signing, beside))

@@ -20,7 +20,7 @@ from crowdfl.crypto.paillier.pctd import PublicKey
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
 from crowdfl.crypto.sealing import AudienceKey
 from crowdfl.errors import ProtocolError
-from crowdfl.protocols.common.paid import MaskSeed
+from crowdfl.protocols.common.mask_seed import MaskSeed
 from crowdfl.protocols.messages import Limits, Message, RoundRequest
 from crowdfl.protocols.party import KeyedParty
 

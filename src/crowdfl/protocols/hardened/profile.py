@@ -24,7 +24,8 @@ from crowdfl.errors import (
 )
 from crowdfl.protocols import claims
 from crowdfl.protocols.common.keyed import BaseSp, KeyedProfile, KeyedSide, upload_digest
-from crowdfl.protocols.common.paid import MaskSeed, PaidParticipant, PaidSp
+from crowdfl.protocols.common.mask_seed import MaskSeed
+from crowdfl.protocols.common.paid import PaidParticipant, PaidSp
 from crowdfl.protocols.exchange import Exchange, Reply, pipelined
 from crowdfl.protocols.hardened import steps
 from crowdfl.protocols.hardened.bundles import CspBundle, ReaderBundle, SpBundle, deal

@@ -10,7 +10,7 @@ from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import NotReady, ProtocolError, SettingsError, UploadRejected
 from crowdfl.privacy import AverageNoise, noise_length
 from crowdfl.protocols import claims
-from crowdfl.protocols.capabilities import NO_REFERENCE
+from crowdfl.protocols.capabilities import no_reference
 from crowdfl.protocols.claims import RewardEnvelope, RewardForm
 from crowdfl.protocols.common.paid import PaidParticipant
 from crowdfl.protocols.messages import Limits, Message
@@ -107,7 +107,7 @@ class SharesRequester(_ChainReader):
     def refer(self, train: TrainFlat, round_number: int, signing: SigningKey) -> bytes:
         """What the others' updates are compared with: shared and sealed as a phone's."""
         if not self._shape.widths.has_reference:
-            raise NO_REFERENCE
+            raise no_reference()
         model = self._followed()
         update = self._encoder.encode(train(model.weights / self._shape.widths.unit), model, 1)
         place = self._shape.place(round_number, model.base)

@@ -90,7 +90,7 @@ class Claiming:
     """The claim of a participant."""
 
     def __init__(self, person: Claimant) -> None:
-        self.person, self.blobs, self.tell = person, person.blobs, person.on_event
+        self.person, self.blobs = person, person.blobs
 
     def claim(self) -> int:
         """Claim all that can be claimed now; millionths that SP has booked so far. `NotReady` if there is nothing yet."""
@@ -124,7 +124,7 @@ class Claiming:
                 newest = rounds.pop() if rounds else None
                 if not isinstance(refusal, MasksDoNotFit) or not (rounds or contents.unused):
                     raise  # else SP says that CSP was set back, and has lost the newest rounds
-                self.tell("claiming without", {"rounds": [newest], "why": str(refusal)})
+                self.person.on_event("claiming without", {"rounds": [newest], "why": str(refusal)})
             else:
                 if len(rounds) == len(contents.rounds):
                     self.blobs.delete("claim-refused")
@@ -137,7 +137,7 @@ class Claiming:
             try:
                 self._send(replace(contents, rounds=(number,)), status)
             except WrongAmount as refusal:
-                self.tell("claiming without", {"rounds": [number], "why": str(refusal)})
+                self.person.on_event("claiming without", {"rounds": [number], "why": str(refusal)})
             else:
                 found.append(number)
         if not found or len(found) == len(rounds):
@@ -202,7 +202,7 @@ class Claiming:
             return False
         if self._may_be_shown(missing, status):
             return True
-        self.tell("claiming without", {"rounds": missing, "why": "the platform does not show their rewards"})
+        self.person.on_event("claiming without", {"rounds": missing, "why": "the platform does not show their rewards"})
         return False
 
     def _may_be_shown(self, missing: Sequence[int], status: Mapping[str, Any]) -> bool:
@@ -281,7 +281,7 @@ class Claiming:
         short = {number: earned[number] - got.get(number, 0) for number in asked if got.get(number, 0) < earned[number]}
         told = {"millionths": answer.amount, "currency": self.person.currency}
         told |= {"missing": short} if short else {}
-        self.tell("claimed", told | ({"disputed": dict(answer.disputed)} if answer.disputed else {}))
+        self.person.on_event("claimed", told | ({"disputed": dict(answer.disputed)} if answer.disputed else {}))
 
     def _make(self, contents: _Contents) -> None:
         side = self.person.new_side()
@@ -298,7 +298,7 @@ class Claiming:
         evidence = f"refused-claims/{hashlib.sha256(claim).hexdigest()[:16]}"
         if not self.blobs.has(evidence):
             self.blobs.put(evidence, claim)
-            self.tell("claim refused", {"why": why})
+            self.person.on_event("claim refused", {"why": why})
         kept = {"of": self._name(contents, status), "at": self.person.now()}
         replace_blob(self.blobs, "claim-refused", json.dumps(kept).encode())
 

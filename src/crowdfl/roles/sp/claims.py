@@ -28,13 +28,13 @@ from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import ChecksClaims, Profile
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.records import DisputeState, PaidClaim, PayWord, StoredDispute, StoredTask, TaskState, unclaimed_from
+from crowdfl.roles.sp.aggregators import RoundAggregators
 from crowdfl.roles.sp.core import ENDED, UNDER_WAY, LedgerPorts, SpCore
 from crowdfl.roles.sp.ledger import Ledger, disputed_account, earned_account, owed_account, unused_account
 from crowdfl.roles.sp.payees import keep_statement, offer_destination
 from crowdfl.roles.sp.payments import book_instalment, pay_words
 from crowdfl.roles.sp.results import read_result
 from crowdfl.roles.sp.rounds import find_envelope
-from crowdfl.roles.sp.uploads import RoundAggregators
 
 _ROOM = 4096
 
@@ -73,7 +73,7 @@ class Claims:
         claim = ClaimsSp(spec, b"", {who: self._core.identity(task, who).signing}, limits).check(request)
         known = self._booked(claim)
         if known is None:
-            raise _SETTLED
+            raise _settled()
         return known
 
     def _require_open(self, task: str) -> None:
@@ -290,12 +290,13 @@ def _is_refused(dispute: StoredDispute | None) -> bool:
     return dispute is not None and dispute.state is DisputeState.REFUSED
 
 
-_SETTLED = TooLate("the books of this task are closed: what was unclaimed went back to the requester")
+def _settled() -> TooLate:
+    return TooLate("the books of this task are closed: what was unclaimed went back to the requester")
 
 
 def _require_not_settled(state: str) -> None:
     if state == TaskState.SETTLED:
-        raise _SETTLED
+        raise _settled()
 
 
 def _require_within(attested: Mapping[int, int], budgets: Mapping[int, int]) -> None:

@@ -93,7 +93,7 @@ class Failures:
     def record_success(self, task: str) -> None: ...
 
     def count(self) -> int:
-        """Tasks whose last step failed."""
+        """Tasks and chores of tasks that failed last."""
         return 0
 
 
@@ -139,7 +139,7 @@ class SpOptions:
     around_step: Callable[[str], AbstractContextManager[object]] = lambda _task: nullcontext()  # a step of a task
     quotas: SpQuotas = field(default_factory=SpQuotas)
     draw: Draw = draw_at_random
-    opens_rounds: bool = True  # False: the caller opens each round, as the local host does
+    opens_rounds: bool = True  # False: the caller opens each round, as simulations and Flower's federation do
     watch: ClockWatch | None = None  # without one, the clock is believed
 
 
@@ -209,7 +209,7 @@ class SpCore:
         raise ClockInDoubt("this platform's clock is in doubt, and your request is of another time: try again later")
 
     def bundle(self, task: str) -> bytes:
-        """SP's key share and what comes with it, as long as the task lives."""
+        """What KGC dealt SP for the task, as long as the task lives."""
         stored = self.ports.store.task(task)
         if stored.state == TaskState.SETTLED:
             raise ended(stored)

@@ -27,8 +27,8 @@ from crowdfl.errors import (
 from crowdfl.protocols.profile import Audience
 from crowdfl.roles.ports import Blobs, SpStore
 from crowdfl.roles.records import Round, RoundState, StoredParticipant, require_in_time
+from crowdfl.roles.sp.aggregators import upload_name
 from crowdfl.roles.sp.core import ENDED, SpCore, require_running
-from crowdfl.roles.sp.uploads import upload_name
 
 CONSENT_COLUMNS = ("who", "state", "version", "language", "agreed", "received", "withdrawn", "document")
 

@@ -16,6 +16,7 @@ from crowdfl.protocols.claims import BONUS
 from crowdfl.reasons import Reason
 from crowdfl.roles.ports import Blobs, Clock, SpStore
 from crowdfl.roles.records import Round, RoundState, StoredTask, TaskState, UploadContext
+from crowdfl.roles.sp.aggregators import RoundAggregators
 from crowdfl.roles.sp.claims import Claims
 from crowdfl.roles.sp.closing import Closing
 from crowdfl.roles.sp.core import SpCore, SpOptions, SpPorts
@@ -29,7 +30,7 @@ from crowdfl.roles.sp.results import open_result, publication_kind, read_result,
 from crowdfl.roles.sp.rounds import RoundSteps, find_envelope
 from crowdfl.roles.sp.settlement import Settlement
 from crowdfl.roles.sp.tasks import Tasks
-from crowdfl.roles.sp.uploads import RoundAggregators, Uploads
+from crowdfl.roles.sp.uploads import Uploads
 
 _LOOKS = 3  # of a task's last worker, before another takes it over
 

@@ -37,6 +37,7 @@ from crowdfl.protocols.round import AggregationRound
 from crowdfl.reasons import Void
 from crowdfl.roles.dealt import file_sizes
 from crowdfl.roles.records import LONGEST_REASON, EndedBy, Round, RoundState, StoredTask, TaskState, Tombstone
+from crowdfl.roles.sp.aggregators import RoundAggregators, upload_name
 from crowdfl.roles.sp.core import ENDED, UNDER_WAY, SpCore
 from crowdfl.roles.sp.csp_link import CspLink, forget_replies
 from crowdfl.roles.sp.ledger import ESCROW, Ledger, round_account
@@ -49,7 +50,6 @@ from crowdfl.roles.sp.results import (
     result_name,
 )
 from crowdfl.roles.sp.tasks import cancel_task, give_up_round
-from crowdfl.roles.sp.uploads import RoundAggregators, upload_name
 from crowdfl.settings import averages_again, to_millionths
 from crowdfl.text import printable
 
@@ -78,6 +78,10 @@ def rewarded_people(packed: bytes) -> list[str]:
     """Whose they are; nobody's of those that are everyone's who has sent."""
     owners: dict[str, list[str]] = json.loads(packed)
     return [who for names in owners.values() for who in names]
+
+
+def _set_back_words(refusal: CrowdFLError) -> str:
+    return str(refusal) if isinstance(refusal, RolledBack) else f"one of the servers was set back: {refusal}"
 
 
 class RoundSteps:
@@ -215,7 +219,7 @@ class RoundSteps:
             self.end_with_csp(task, str(refusal))
             return True
         except _SET_BACK as refusal:
-            self.end_with_csp(task, f"{type(refusal).__name__}: {refusal}")
+            self.end_with_csp(task, _set_back_words(refusal))
             return True
         is_opened = sp.is_opened(reply, last.number)
         changed = keep_results(self._ports.blobs, task, last, word=reply)
@@ -291,7 +295,7 @@ class RoundSteps:
             return True
         except _SET_BACK as refusal:
             by = EndedBy.SP if isinstance(refusal, RolledBack) and refusal.is_own else EndedBy.CSP
-            self.end_with_csp(task, f"RolledBack: {refusal}", by)
+            self.end_with_csp(task, _set_back_words(refusal), by)
             return True
         except (ServiceError, ConnectionError):
             if since is None:
@@ -501,7 +505,8 @@ class RoundSteps:
             return False
         asked = self._asked_by(task, last)
         with contextlib.suppress(OutOfTurn, RoundEnded):  # it has begun there: nobody else is asked
-            self._ports.csp.answer(task, *sp.tell_opened(last.number, asked[1]))
+            _, people = asked
+            self._ports.csp.answer(task, *sp.tell_opened(last.number, people))
         self._opened[task] = asked
         return True
 

@@ -8,6 +8,7 @@ from crowdfl.errors import CrowdFLError, OutOfTurn, RolledBack, RoundEnded, Task
 from crowdfl.protocols.capabilities import PaysBonus
 from crowdfl.protocols.claims import BONUS
 from crowdfl.roles.records import DepositState, Round, RoundState, StoredTask, TaskState
+from crowdfl.roles.sp.aggregators import RoundAggregators
 from crowdfl.roles.sp.closing import Closing
 from crowdfl.roles.sp.core import SpCore
 from crowdfl.roles.sp.csp_link import forget_replies
@@ -16,7 +17,6 @@ from crowdfl.roles.sp.ledger import BONUSES, ESCROW, Ledger, earned_account
 from crowdfl.roles.sp.payees import erase_destination, waits_for_destination
 from crowdfl.roles.sp.results import has_publication, read_result
 from crowdfl.roles.sp.rounds import RoundSteps, rewarded_people
-from crowdfl.roles.sp.uploads import RoundAggregators
 
 
 class Settlement:

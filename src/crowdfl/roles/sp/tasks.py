@@ -1,6 +1,6 @@
-"""A task's life as its requester and its participants see it: create, fund, pause, resume, cancel, look.
+"""A task's life as its requester and its participants see it: create, pause, resume, cancel, look.
 
-It may end before its last round: by its requester, SP's operator, CSP, or because it took too long.
+It may end before its last round: by its requester, SP's operator, CSP, by its plan, or because it took too long.
 """
 
 import contextlib
@@ -94,7 +94,7 @@ def _weights(task: str) -> str:
 
 
 class Tasks:
-    """`abort` gives up an open round: its money returns."""
+    """Of one SP. `abort` gives up an open round, whose money returns; `closing` tells CSP of an end."""
 
     def __init__(self, core: SpCore, abort: Callable[[str, Round], None], closing: Closing) -> None:
         self._core = core

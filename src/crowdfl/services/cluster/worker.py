@@ -42,7 +42,7 @@ from crowdfl.errors import (
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle, SharesSpBundle
 from crowdfl.roles.dealt import is_dealt_file
-from crowdfl.roles.sp.uploads import read_upload
+from crowdfl.roles.sp.aggregators import read_upload
 from crowdfl.settings import S3Settings
 from crowdfl.storage.atomic import require_owner_only
 from crowdfl.storage.blobs import FileBlobs

@@ -29,8 +29,9 @@ from crowdfl.errors import (
     UnknownParticipant,
 )
 from crowdfl.protocols import claims
-from crowdfl.protocols.capabilities import NO_REFERENCE
-from crowdfl.protocols.common.paid import MaskSeed, PaidSp
+from crowdfl.protocols.capabilities import no_reference
+from crowdfl.protocols.common.mask_seed import MaskSeed
+from crowdfl.protocols.common.paid import PaidSp
 from crowdfl.protocols.exchange import Exchange, Reply, ReplyForm
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.party import Party
@@ -279,7 +280,7 @@ class SharesSp(PaidSp):
     def take_reference(self, upload: bytes) -> None:
         """The requester's upload of this round, which the others are compared with; it is never added up."""
         if not self._shape.widths.has_reference:
-            raise NO_REFERENCE
+            raise no_reference()
         body = parse_upload(upload, self._shape, self._place)
         if body.who != REQUESTER_NAME:
             raise BadSignature("a reference is the requester's, and this one does not say so")
