@@ -26,7 +26,7 @@ demo-phone: $(VENV)/.demo
 # All that `.ci/run` needs; with -j, at the same time.
 setup: $(VENV)/.ready $(FLOWER)/.ready node_modules/.package-lock.json
 
-# Each change must pass this: a few minutes. The type checker has one process, so that the tests begin beside it.
+# Each change must pass this. The type checker has one process, so that the tests begin beside it.
 test: format lint
 	$(MAKE) --no-print-directory -j 2 types unit
 
@@ -62,9 +62,11 @@ node_modules/.package-lock.json: package-lock.json
 docs: $(VENV)/.ready
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-# The pictures in the documents, as the tests of pages take them.
+# Pictures of every page in every language, as the tests take them, in build/pictures; and of them those in the documents.
 screenshots: $(VENV)/.ready node_modules/.package-lock.json
-	CROWDFL_SCREENSHOTS=docs/img $(BIN)/pytest -n auto -m "second and not slow" tests/web
+	mkdir -p build/pictures
+	CROWDFL_SCREENSHOTS=build/pictures $(BIN)/pytest -n auto -m "second and not slow" tests/web
+	$(BIN)/python tools/pictures.py build/pictures
 
 test-slow: $(VENV)/.ready
 	$(BIN)/pytest -n auto $(PATIENT) -m slow

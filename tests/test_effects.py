@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from crowdfl.cli.task.template import task_text
-from crowdfl.effects import idle_settings, idle_training, require_effect, require_training_effect
+from crowdfl.effects import _RULES, idle_settings, idle_training, profiles_of, require_effect, require_training_effect
 from crowdfl.errors import SettingsError
 from crowdfl.roles.defining import defined
 from crowdfl.schema import settable
 from crowdfl.settings import PlanSettings, SpSettings, TaskSettings, TrainingSettings
 from crowdfl.storage.settings_file import read_service
+from crowdfl.task_tables import OWN_SETTINGS
 from tests.simulate.test_dropouts import run
 from tests.test_settings import SP
 
@@ -136,3 +137,10 @@ def test_a_setting_of_sp_that_would_do_nothing_is_refused_by_name(tmp_path, line
     path.write_text(f"{line}\n{SP}")
     with pytest.raises(SettingsError, match=f"would do nothing here: it needs `{needs}`"):
         read_service(SpSettings, path)
+
+
+def test_what_is_of_shares_alone_does_nothing_elsewhere():
+    """Two lists of one fact: the tables of a task file, and what would do nothing. A validator refuses the other two."""
+    alone = set(OWN_SETTINGS["shares"]) - set(OWN_SETTINGS["hardened"]) - set(OWN_SETTINGS["paper"])
+    rule = next(rule for rule in _RULES if rule.needs == profiles_of("shares"))
+    assert set(rule.names) == alone - {"delta", "noise"}

@@ -19,7 +19,7 @@ from crowdfl.cli.task.template import task_text
 from crowdfl.cli.task.views import status_words
 from crowdfl.durations import span_words
 from crowdfl.errors import ServiceUnavailable, TaskEnded
-from crowdfl.roles.requester import Campaign
+from crowdfl.roles.following import Following
 from crowdfl.roles.waiting import amount_words, waits_for
 from crowdfl.services.client import opening
 from crowdfl.services.http.wire import PROBLEM_TYPE, error_from
@@ -121,7 +121,7 @@ class TestWatch:
             desk.clock.time += 10.0
             desk.run()
 
-        campaign = Campaign(desk.requester, wait, lambda _what, status: told.append(status_words(status)))
+        campaign = Following(desk.requester, wait, lambda _what, status: told.append(status_words(status)))
         campaign.watch(desk.task, lambda _status: False)
         assert [words.splitlines()[0].partition(":")[0].partition(" ")[0] for words in told] == ["cancelled", "settled"]
         assert "rewards can be claimed for another 8 min" in told[0]

@@ -10,9 +10,9 @@ from crowdfl.errors import OwnCodeError, SettingsError
 from crowdfl.learning.learning_curve import learning_curve
 from crowdfl.learning.models.learner import ModelScores, Training
 from crowdfl.learning.models.own_code import code_file, described, load_code
-from crowdfl.learning.plain_rounds import plain_rounds
 from crowdfl.learning.recipe import Recipe
 from crowdfl.learning.training import LocalTrainer
+from tests.learning.plain_rounds import plain_rounds
 
 PLACE = "tests.learning.own_learners"
 OWN = {"labels": ["slow", "middling", "fast"], "channels": 3, "learner": "mine:Net", "rate": 0.5, "seed": 9}

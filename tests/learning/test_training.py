@@ -15,10 +15,10 @@ from crowdfl.learning.features import features, features_per_window
 from crowdfl.learning.learning_curve import learning_curve
 from crowdfl.learning.models.learner import Learner, ModelScores, Training
 from crowdfl.learning.models.softmax import SoftmaxLearner
-from crowdfl.learning.plain_rounds import PlainRound, plain_rounds
 from crowdfl.learning.recipe import Recipe
 from crowdfl.learning.server_steps import PlainStep
 from crowdfl.learning.training import LocalTrainer
+from tests.learning.plain_rounds import PlainRound, plain_rounds
 
 NAMES = ("slow", "middle", "fast")
 NORMED = "tests.learning.own_networks:Normed"

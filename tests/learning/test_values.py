@@ -10,9 +10,9 @@ from crowdfl.learning.datasets.npz_files import WindowFile
 from crowdfl.learning.datasets.sources import load_split
 from crowdfl.learning.evaluation import evaluated, load_samples
 from crowdfl.learning.models.learner import value_score
-from crowdfl.learning.plain_rounds import plain_rounds
 from crowdfl.learning.recipe import Recipe
 from crowdfl.learning.training import LocalTrainer
+from tests.learning.plain_rounds import plain_rounds
 from tests.learning.test_commands import typed
 
 VALUES = {"labels": ["pace"], "target": "value", "channels": 3, "epochs": 4, "rate": 0.02}

@@ -336,7 +336,7 @@ UPLOADS = (
     ),
     off(
         "an upload that was altered since this process has checked it",
-        "roles/sp/uploads.py",
+        "roles/sp/aggregators.py",
         "not known",
         PIECES + "test_pieces_that_were_altered_on_disk_are_found_out",
     ),
@@ -416,7 +416,7 @@ SUMS = (
     ),
     off(
         "the seed of a round",
-        "protocols/common/paid.py",
+        "protocols/common/mask_seed.py",
         "bound != self.digest",
         "tests/protocols/test_opening.py::test_a_seed_is_bound_to_its_sum",
     ),
@@ -605,7 +605,7 @@ MONEY = (
     off(
         "an older destination at CSP",
         "protocols/claims.py",
-        "(claim.counter, claim.destination) != (self.counter, self.destination) and claim.counter <= self.counter",
+        "kept is not None and (kept.counter, kept.destination) != (counter, destination) and counter <= kept.counter",
         CLAIMS + "test_a_newer_destination_counts_on_and_an_older_one_is_refused",
     ),
     instead(

@@ -7,7 +7,7 @@ import pytest
 
 from crowdfl.errors import NotReady, SettingsError
 from crowdfl.roles.dealt import dealt_words
-from crowdfl.roles.requester import Campaign
+from crowdfl.roles.following import Following
 from crowdfl.settings import TaskSettings
 from tests.hosts import Desk, raising, small_definition
 
@@ -23,7 +23,7 @@ class Crowd:
     def run(self, wait):
         """What a campaign for the desk's task told, but for the status."""
         told = []
-        campaign = Campaign(self.desk.requester, wait, lambda what, details: told.append((what, details)))
+        campaign = Following(self.desk.requester, wait, lambda what, details: told.append((what, details)))
         definition = self.desk.requester.definition(self.desk.task)
         campaign.run(definition, self.desk.initial, PEOPLE, invite=self.invite, save=self.save)
         return {what: details for what, details in told if what != "status"}
@@ -94,7 +94,7 @@ def test_repro_a_task_that_is_cancelled_before_everyone_joined_is_reported(tmp_p
 @pytest.mark.parametrize(("people", "why"), [(6, "max_participants = 5"), (3, "min_participants = 4: no round")])
 def test_more_or_fewer_people_than_the_task_takes_are_refused_before_anything_is_made(people, why):
     definition = SimpleNamespace(settings=SimpleNamespace(max_participants=5, min_participants=4))
-    campaign = Campaign(None, None)
+    campaign = Following(None, None)
     with pytest.raises(SettingsError, match=why):
         campaign.run(definition, [], people, invite=None, save=None)
 
@@ -121,7 +121,7 @@ def test_watching_tells_each_change_once_until_the_task_is_as_wanted(states, tol
     heard, waits = [], []
     definition = small_definition(TaskSettings.of(max_participants=5, min_participants=3))
     requester = SimpleNamespace(sp=Sp(*states), definition=lambda _task: definition)
-    campaign = Campaign(requester, waits.append, lambda _what, status: heard.append(status["state"]), poll_seconds=2.0)
+    campaign = Following(requester, waits.append, lambda _what, status: heard.append(status["state"]), poll_seconds=2.0)
     campaign.watch("task", lambda status: status["state"] == "finished")
     assert heard == told
     assert waits == [2.0] * (len(states) - 1)
@@ -139,6 +139,6 @@ def test_a_task_without_a_budget_is_not_funded():
     )
     settings = TaskSettings.of(profile="hardened", max_participants=5, min_participants=3, rounds=2, budget=None)
     definition = SimpleNamespace(settings=settings, spec=SimpleNamespace(parameters=8))
-    campaign = Campaign(requester, None, lambda what, _details: heard.append(what))
+    campaign = Following(requester, None, lambda what, _details: heard.append(what))
     campaign.run(definition, [], 3, invite=lambda *_: "here", save=lambda *_: "there")
     assert heard == ["created", "invited", *["status"] * 2, "no model", "status", "report"]

@@ -2,12 +2,12 @@
 
 import pytest
 
-from crowdfl.learning.plain_rounds import plain_rounds
 from crowdfl.learning.recipe import Recipe
 from crowdfl.learning.training import LocalTrainer
 from crowdfl.roles.defining import defined
 from crowdfl.simulation.host import Host
 from tests.hosts import test_tools as tools_for_tests
+from tests.learning.plain_rounds import plain_rounds
 
 pytestmark = pytest.mark.second
 

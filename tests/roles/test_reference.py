@@ -10,7 +10,7 @@ import pytest
 from crowdfl.cli.task.console import referring
 from crowdfl.errors import BadSignature, Conflict, FormatError, NotReady, RoundNotOpen, ServiceError, SettingsError
 from crowdfl.reasons import Reason
-from crowdfl.roles.requester import Campaign
+from crowdfl.roles.following import Following
 from crowdfl.settings import from_millionths
 from tests.hosts import BUDGET, HARDENED, Desk, heard, moved_by
 
@@ -121,7 +121,7 @@ def test_a_campaign_sends_a_reference_to_every_round(tmp_path: Path) -> None:
         desk.invite(count)
         return "a folder"
 
-    campaign = Campaign(desk.requester, wait, lambda what, _details: told.append(what))
+    campaign = Following(desk.requester, wait, lambda what, _details: told.append(what))
     definition = desk.requester.definition(desk.task)
     with pytest.raises(SettingsError, match="--reference DATA"):
         campaign.run(definition, desk.initial, 4, invite=invite, save=lambda *_: "a file")

@@ -180,7 +180,7 @@ def test_what_is_not_under_way_cannot_be_voided(tmp_path, number):
 def test_a_step_that_waits_ends_when_its_round_is_voided(tmp_path, monkeypatch):
     """In the process that waits for CSP: its next look at its lease ends it, and nothing of it counts."""
     desk = closed_round(tmp_path)
-    desk.options.steps = steps = StepThreads(0.01)
+    desk.options.runner = steps = StepThreads(0.01)
     desk.options.lease_seconds = 0.3
     asked, over, answer = threading.Event(), threading.Event(), desk.csp.answer
 

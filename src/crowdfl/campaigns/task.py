@@ -22,7 +22,8 @@ from crowdfl.learning.models.forms import ModelForm, dictionary_form
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.profile import Audience
 from crowdfl.protocols.registry import profile_named
-from crowdfl.roles.requester import Campaign, Requester
+from crowdfl.roles.following import Following
+from crowdfl.roles.requester import Requester
 from crowdfl.settings import TORCH_FUNCTIONS, from_millionths, to_millionths
 
 ENDED = ("finished", "cancelled", "settled")
@@ -206,7 +207,7 @@ class Task:
                         shown.tell(state_words(status), status, following.curves)
 
                 sleep = following.sleep
-                campaign = Campaign(self.servers.requester, sleep, tell, poll_seconds=self.servers.poll_seconds)
+                campaign = Following(self.servers.requester, sleep, tell, poll_seconds=self.servers.poll_seconds)
                 campaign.watch(self.id, lambda status: following.look(status, until))
         except FunctionRaised as raised:
             error = raised.error

@@ -171,7 +171,8 @@ class Csp:
     def answer(self, task: str, request: Long, _longest: int = 0) -> bytes:
         """The one answer to this request: what was answered before, or what follows from the records as they stand."""
         name, folder = sha256_of(request).hex(), _folder(request)
-        if self._known(task, name)[2] is not None:
+        *_, answered = self._known(task, name)
+        if answered is not None:
             known = self.kept(task, name)
             if known is not None:
                 with known:

@@ -298,7 +298,7 @@ class KgcPeer(Protocol):
     def bundle(self, task: str) -> tuple[str, str, bytes]: ...  # definition, appointment, and this role's bundle
     def dealt(
         self, task: str, number: int
-    ) -> bytes | memoryview: ...  # this role's file of a round, before it acknowledges
+    ) -> bytes | memoryview: ...  # a file of this role, by its own number, before it acknowledges
     def acknowledge(self, task: str) -> bool: ...  # all of it is durable here; whether KGC has no copy left of anything
 
 

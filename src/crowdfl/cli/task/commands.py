@@ -249,7 +249,7 @@ def watch(
     """Show where the task stands; with --until, wait and show every change."""
     from crowdfl.cli.task.views import status_words
     from crowdfl.learning.training import LocalTrainer
-    from crowdfl.roles.requester import Campaign
+    from crowdfl.roles.following import Following
     from crowdfl.services.client.opening import RequesterFile, open_requester
 
     if until is not None and until not in _STATES:
@@ -262,7 +262,9 @@ def watch(
     with open_requester(RequesterFile.read(settings)) as requester:
         definition = requester.definition(task)
         own = None if reference is None else LocalTrainer(reference, definition.training)
-        campaign = Campaign(requester, time.sleep, tell, poll_seconds=1.0, reference=None if own is None else own.train)
+        campaign = Following(
+            requester, time.sleep, tell, poll_seconds=1.0, reference=None if own is None else own.train
+        )
         campaign.watch(task, lambda status: until in (None, status["state"]))
 
 
@@ -417,7 +419,7 @@ def run(
     from crowdfl.cli.task.trials import tell_trials, tried
     from crowdfl.learning.training import LocalTrainer
     from crowdfl.roles.defining import defined
-    from crowdfl.roles.requester import Campaign
+    from crowdfl.roles.following import Following
     from crowdfl.services.client.opening import RequesterFile, open_requester, write_invitations
     from crowdfl.storage.model_files import require_model_path, write_model
     from crowdfl.storage.settings_file import read_task
@@ -444,7 +446,7 @@ def run(
             write_invitations(own, requester, task, invitations, count, days=30.0)
             return str(invitations)
 
-        campaign = Campaign(requester, time.sleep, show_event if as_json else _Teller(definition.settings.currency))
+        campaign = Following(requester, time.sleep, show_event if as_json else _Teller(definition.settings.currency))
         campaign.reference = None if own_data is None else own_data.train
         campaign.run(definition, initial, people, invite=invite_all, save=save)
 

@@ -17,8 +17,9 @@ from crowdfl.documents.signed import Definition
 from crowdfl.errors import CrowdFLError
 from crowdfl.learning.training import LocalTrainer
 from crowdfl.retry import Backoff
+from crowdfl.roles.following import Following
 from crowdfl.roles.participant.participant import Train
-from crowdfl.roles.requester import Campaign, Requester
+from crowdfl.roles.requester import Requester
 from crowdfl.services.client.opening import RequesterFile, open_requester, write_invitations
 from crowdfl.storage.atomic import write_private
 from crowdfl.web.requester_console.app import create_requester_app, serving_requester
@@ -64,7 +65,7 @@ def referring(requester: Requester, trainer: Callable[[Definition], Train]) -> I
         definition = requester.definition(task)
         if definition.settings.reference and (status := requester.sp.status(task))["state"] == "running":
             made[task] = made.get(task) or trainer(definition)
-            Campaign(requester, time.sleep, reference=made[task]).refer(task, status)
+            Following(requester, time.sleep, reference=made[task]).refer(task, status)
 
     def work() -> None:
         while not stop.wait(_LOOK_SECONDS):

@@ -45,7 +45,7 @@ def draw_at_random(_number: int, people: Sequence[str], count: int) -> list[str]
 _Result = TypeVar("_Result")
 
 
-class Steps:
+class StepRunner:
     """Who takes the tasks' steps. Here: whoever looks for them, one after the other. A service has threads."""
 
     patience = 0.0  # seconds that a look waits for a step's end
@@ -126,7 +126,7 @@ class SpOptions:
     owner: str = field(default_factory=lambda: secret_hex(8))
     on_paid: Callable[[StoredPayment], None] | None = None  # pays; raises `PaymentFailed` if it surely did not
     failures: Failures = field(default_factory=Failures, repr=False)
-    steps: Steps = field(default_factory=Steps, repr=False)
+    runner: StepRunner = field(default_factory=StepRunner, repr=False)
     lease_seconds: float = 30.0  # how long a killed process keeps others waiting; two at once would send the same bytes
     csp_patience: float = 86400.0  # seconds after a round's end until a CSP that stays away costs the round
     signing: SigningKey | None = field(default=None, repr=False)  # signs receipts, and invitations where SP recruits

@@ -126,7 +126,7 @@ class CspLink:
         options = self._core.options
 
         def reply() -> Long:
-            with options.steps.waiting():
+            with options.runner.waiting():
                 while not wait([future], options.lease_seconds / 3).done:
                     self._core.renew_lease(place.task)
             return self._keep(place, future.result(), form)
@@ -189,7 +189,7 @@ class _Line:
             before.result()
             return self._core.ports.csp.answer(task, request, longest)
 
-        self._last = self._core.options.steps.beside(work)
+        self._last = self._core.options.runner.beside(work)
         return self._last
 
 

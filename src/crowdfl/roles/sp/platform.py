@@ -153,7 +153,7 @@ class Sp:
     def tick(self) -> bool:
         """One step of every task that has one to take and that nobody else works on; True if any was taken, or goes on.
 
-        A task has one step at a time; those of several tasks wait for nobody but a place to compute (`Steps`). A task with
+        A task has one step at a time; those of several tasks wait for nobody but a place to compute (`StepRunner`). A task with
         nothing to do costs a few reads. While the clock is in doubt, nothing moves; nor does a task of a restored SP whose
         money was not compared with the bank.
         """
@@ -167,10 +167,10 @@ class Sp:
             elif stored.task not in self._under_way:
                 chores = [chore for chore in self._chores if self._is_due(stored, chore)]
                 if chores:
-                    self._under_way[stored.task] = self.options.steps.begin(partial(self._take, stored.task, chores))
+                    self._under_way[stored.task] = self.options.runner.begin(partial(self._take, stored.task, chores))
                     moved = self._ended() or moved
         if not moved and self._under_way:
-            wait(self._under_way.values(), self.options.steps.patience, FIRST_COMPLETED)
+            wait(self._under_way.values(), self.options.runner.patience, FIRST_COMPLETED)
         moved = self._ended() or moved
         if self.options.watch is not None and self.options.watch.is_sure():
             self.options.watch.note()
@@ -246,7 +246,7 @@ class Sp:
                     took = chore.step(task)
             finally:
                 # Whoever took a task's last step is the first that may take the next: it has added the round's uploads up.
-                patience = options.steps.patience
+                patience = options.runner.patience
                 stays = patience and _can_move(self.store.task(task))
                 self.store.release(task, options.owner, self.clock.now() + _LOOKS * patience if stays else None)
         self._well(f"{task}{chore.name}")

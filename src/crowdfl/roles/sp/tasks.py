@@ -113,7 +113,10 @@ class Tasks:
         if not self.has_weights(definition):
             raise NotReady("the task's first weights are not here: send them in pieces, then the task once more")
         kept = ports.bundles.has(f"{task}.sp")
-        bundle = ports.bundles.get(f"{task}.sp") if kept else ports.kgc.bundle(task)[2]
+        if kept:
+            bundle = ports.bundles.get(f"{task}.sp")
+        else:
+            _, _, bundle = ports.kgc.bundle(task)
         profile = profile_named(opened.settings.profile)
         try:
             appointed.require_key(profile.sp(opened.spec, bundle, self._core.options.tools).fingerprint)

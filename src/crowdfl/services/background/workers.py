@@ -18,7 +18,7 @@ from crowdfl.errors import Cancelled, CrowdFLError, PaymentFailed, PaymentUnknow
 from crowdfl.retry import Attempts, Backoff, no_jitter
 from crowdfl.roles.ports import SpStore
 from crowdfl.roles.records import StoredPayment, Trouble
-from crowdfl.roles.sp.core import Failures, Steps, done
+from crowdfl.roles.sp.core import Failures, StepRunner, done
 from crowdfl.services.http import logs
 from crowdfl.services.http.app_factory import Background
 from crowdfl.services.http.problems import is_full
@@ -86,7 +86,7 @@ _AT_ONCE = 4  # steps that are computed
 _Result = TypeVar("_Result")
 
 
-class StepThreads(Steps, Background):
+class StepThreads(StepRunner, Background):
     """A thread for each task that has a step to take. A few compute; the others wait for their turn, or for a peer.
 
     They end with the process: what is not done is done again after the next start.

@@ -360,8 +360,8 @@ class SharesCsp:
     def answer(self, records: Look, request: bytes) -> Outcome:
         """What can be refused without any harm is raised, and changes nothing; whatever ends the round is an outcome."""
         kind = Message.kind_of(request)
-        if kind in self._open_requests:
-            return self._open_requests[kind](records, request)
+        if kind in self._answered_openly:
+            return self._answered_openly[kind](records, request)
         if claims.is_claim(request) and self._shape.payment:
             return self.party.send(self._claims().answer(records, request))
         if kind == EndRequest.kind:
@@ -463,7 +463,7 @@ class SharesCsp:
         return None if amount is None else earned_openly(amount, payment)
 
     @cached_property
-    def _open_requests(self) -> Mapping[int, Callable[[Look, bytes], bytes]]:
+    def _answered_openly(self) -> Mapping[int, Callable[[Look, bytes], bytes]]:
         """By kind, what is answered where CSP's records say what everyone has earned; of a hidden reward nobody but its owner
         knows it."""
         if not self._shape.payment or self._shape.is_reward_hidden:
