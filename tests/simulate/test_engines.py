@@ -11,7 +11,7 @@ import pytest
 import crowdfl
 from crowdfl.crypto.coins import Coins
 from crowdfl.crypto.sealing import seal_to
-from crowdfl.protocols.common import paid
+from crowdfl.protocols.common import mask_seed
 from crowdfl.protocols.shares import profile
 from crowdfl.protocols.shares.dealing.keys import deal_keys
 from crowdfl.protocols.shares.round import average, sp
@@ -51,7 +51,7 @@ class Noted:
 
 def _same_draws(patch: pytest.MonkeyPatch) -> None:
     """Masks, noise, cohorts and keys of every run are those of the one before; each has a stream of its own."""
-    for module in (average, sp, paid):
+    for module in (average, sp, mask_seed):
         patch.setattr(module, "secret_bytes", Coins(hashlib.sha256(module.__name__.encode()).digest()).take)
 
     def sealed(reader: bytes, plaintext: bytes, context: bytes) -> bytes:

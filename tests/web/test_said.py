@@ -38,6 +38,7 @@ RAISED = {  # of these, what they raise, and how they say how far they have come
     "protocols/shares/profile.py": ("check",),
     "protocols/shares/shape.py": ("require_moving", "require_signal"),
     "protocols/shares/widths.py": ("_sketched", "_narrow_enough"),
+    "roles/following.py": (),
     "roles/requester.py": (),
     "roles/sp/claims.py": ("resolve_dispute",),
     "roles/sp/deposits.py": (),
