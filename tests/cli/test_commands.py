@@ -15,7 +15,7 @@ import typer
 
 from crowdfl.cli import main
 from crowdfl.cli import participant as participant_cli
-from crowdfl.cli.task.template import template
+from crowdfl.cli.task.template import task_text, template
 from crowdfl.errors import FormatError, SettingsError
 from crowdfl.learning.datasets.sources import load_split
 from crowdfl.roles.defining import defined
@@ -302,6 +302,13 @@ def test_task_new_is_a_task_file():
     definition, initial = defined(Path("task.toml"), tomllib.loads(SOFTMAX))
     assert definition.spec.parameters == sum(array.size for array in initial)
     assert result.out.count("#") >= len(found["settings"])
+
+
+@pytest.mark.parametrize("profile", ["shares", "hardened", "paper"])
+def test_task_new_has_what_a_person_decides_on_half_a_screen(profile):
+    lines = task_text(profile, every=False).splitlines()
+    assert len(lines) <= 25
+    assert tomllib.loads("\n".join(lines))["form"] == 1
 
 
 def test_tokens_rotate_and_revoke(workspace):

@@ -82,7 +82,7 @@ def test_a_guard_holds_what_was_dealt_to_one_content_and_both_places_together_do
     """Every upload of the round, exactly, is what the other server reads then."""
     sp, both_of_sp, csp, both_of_csp = set_back.attack_set_back()
     assert [(row.verdict, row.note) for row in (sp, csp)] == [
-        (Verdict.GUESS, "ended: RolledBack"),
+        (Verdict.GUESS, "ended: SP was set back to an earlier state"),
         (Verdict.GUESS, "refused: RolledBack"),
     ]
     for row in (both_of_sp, both_of_csp):

@@ -33,9 +33,7 @@ _KEYED_READERS = "The requester reads the last average; every participant reads 
 _HEAD = """\
 # A task: every setting. A line that begins with "# name =" shows what holds if it is left out.
 """
-_FEW = """\
-# What a person decides. `crowdfl task new --all` prints every setting, with what holds where it is left out.
-"""
+_FEW = "# What a person decides follows. `crowdfl task new --all` prints every setting, with what holds where it is left out.\n"
 _ABOUT_STEP = "What readers make of a round's average; a table as this, without the #: docs/shares.md.\n"
 _ABOUT_WHO = """\
 # People read this before they join, and nothing proves it: tell them the beginning of your key by another way.
@@ -76,7 +74,7 @@ def _decided(task: Mapping[str, Any], own: Mapping[str, Any], names: Mapping[str
         ("[plan]", PlanSettings, {}, names["plan"]),
         ("[training]", TrainingSettings, training, names["training"]),
     ]
-    head = f"{_FEW}{form_line(TaskFile)}{template_text(TaskFile, task, names=names['task'], short=True)}"
+    head = f"{form_line(TaskFile).rstrip()} {_FEW}{template_text(TaskFile, task, names=names['task'], short=True)}"
     parts = [f"\n{title}\n{template_text(model, own, names=some, short=True)}" for title, model, own, some in sections]
     return head + "".join(part.rstrip("\n") + "\n" for part in parts)
 
