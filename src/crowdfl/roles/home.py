@@ -6,24 +6,29 @@ Documents in it have forms of their own. A home without a number is of form 1.
 from collections.abc import Callable, Sequence
 
 from crowdfl.errors import StoreTooNew
-from crowdfl.roles.ports import Blobs, replace_blob
+from crowdfl.roles.ports import Blobs
 
-NAME = "form"
+FOLDER = "form"
 Step = Callable[[Blobs], None]
 STEPS: Sequence[Step] = ()
 """What brings a home of form 1 to form 2, and so on. A step that a crash has cut short is done again."""
 
 
 def of_today() -> dict[str, bytes]:
-    """What a new home has of it."""
-    return {NAME: str(len(STEPS) + 1).encode()}
+    """What a new home has of it: a mark for its form. Marks are never taken away, so that no crash leaves a home without."""
+    return _mark(len(STEPS) + 1)
 
 
 def bring_up(home: Blobs) -> None:
     """To today's form; `StoreTooNew`, and nothing is changed, if a later program has been here."""
-    form, today = int(home.get(NAME)) if home.has(NAME) else 1, len(STEPS) + 1
+    marks = (int(name.rpartition("/")[2]) for name in home.listing(FOLDER))
+    form, today = max(marks, default=1), len(STEPS) + 1
     if form > today:
         raise StoreTooNew(f"this home is of form {form}, and this program reads forms up to {today}: update it")
     for number in range(form, today):
         STEPS[number - 1](home)
-        replace_blob(home, NAME, str(number + 1).encode())
+        home.put_all(_mark(number + 1))
+
+
+def _mark(form: int) -> dict[str, bytes]:
+    return {f"{FOLDER}/{form}": b""}
