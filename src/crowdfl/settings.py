@@ -196,6 +196,12 @@ def in_cents(millionths: int) -> Decimal:
     return Decimal(millionths // (MILLION // 100)).scaleb(-2)
 
 
+def handed_over(before: int, amount: int) -> int:
+    """What is paid out of an amount after others, in millionths: whole cents, and no part of one is lost between two."""
+    cent = MILLION // 100
+    return ((before + amount) // cent - before // cent) * cent
+
+
 def money_words(millionths: int, currency: str) -> str:
     """As people read it: 12.34 EUR."""
     return f"{in_cents(millionths):f} {currency}"

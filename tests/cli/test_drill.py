@@ -112,6 +112,8 @@ def test_what_happened_since_the_backup_is_told(sp: Live, tmp_path: Path):
         store.add_deposit(StoredDeposit(OTHER, "all", 36_000_000, DepositState.CONFIRMED, 0.0, 1.0))
         (waits,) = store.payments(TASK)
         store.change_payment(waits, replace(waits, state=PaymentState.PAID))
+        store.add_payment(since := replace(waits, sequence=waits.sequence + 1, state=PaymentState.UNKNOWN))
+        store.add_payment(replace(waits, sequence=waits.sequence + 2, state=PaymentState.PENDING))
     old = time.time() - 3 * 3600
     code, found = sp.drill()
     assert (code, found["tasks"]) == (0, [OTHER])
@@ -122,7 +124,10 @@ def test_what_happened_since_the_backup_is_told(sp: Live, tmp_path: Path):
     }
     assert (found["counts"]["uploads"], found["counts"]["steps of rounds"]) == (1, 3)
     mine, new = sorted(found["money"], key=lambda one: one["task"])
-    assert (mine["paid"], mine["in_doubt"]) == ({WAITS.key: "5.00"}, {WAITS.key: "5.00"})
+    doubtful = {WAITS.key: "5.00", since.key: "5.00"}
+    assert (mine["paid"], mine["in_doubt"]) == ({WAITS.key: "5.00"}, doubtful), (
+        "what may be made since is looked for too"
+    )
     assert (new["task"], new["deposits"]) == (OTHER, {"all": "36.00"})
     words = sp.said().out
     for line in (

@@ -27,16 +27,17 @@ from crowdfl.protocols.profile import SpRecord
 from crowdfl.protocols.shares.round.ends import EndRequest
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.guard import Guard
+from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import KgcPeer
-from crowdfl.roles.records import PaymentState, RoundState, StoredPayment, StoredTask
+from crowdfl.roles.records import PaymentState, RoundState, StoredPayment, StoredTask, payment_key
 from crowdfl.roles.restored import (
     end_doubtful_csp,
     end_doubtful_sp,
-    forgotten_payments,
     mark_restored_sp,
     reconcile,
 )
 from crowdfl.roles.sp.core import SpOptions
+from crowdfl.roles.sp.instalments import BANK, book_instalment, forgotten_payments
 from crowdfl.roles.sp.payments import resolve_payment
 from crowdfl.storage.database_copy import copy_database
 from tests.attacks.cheating import honest_uploads
@@ -552,6 +553,98 @@ def test_what_the_bank_has_paid_is_not_paid_again_when_it_is_claimed_again(desk:
     while desk.sp.payments.run_one():
         pass
     assert [payment.who for payment in bank] == [person.keys.who for person in desk.crowd]
+
+
+@pytest.mark.parametrize("is_whole", [True, False], ids=["millionths", "cents, as a bank has them"])
+def test_what_the_bank_has_paid_is_taken_off_however_a_claim_puts_its_rounds_together(
+    tmp_path: Path, *, is_whole: bool
+):
+    """Three rounds were claimed and paid at once; the last of them is lost with SP: the claim that comes again is of two."""
+    desk = Desk.funded(tmp_path / "desk", 3, rounds=3, pay="samples")
+    bank: list[StoredPayment] = []
+    for _ in range(2):
+        play(desk)
+    backup, person = Backup(desk, "sp"), desk.crowd[0]
+    for _ in range(2):
+        play(desk)
+    paying(desk, bank)
+    made = person.claim()
+    assert desk.sp.payments.run_one() is True
+    assert (sorted(person.rewards()), bank[0].amount, bank[0].sequence) == ([1, 2, 3], made, 3)
+    backup.restore(reconciled=False)
+    named = {bank[0].key: made if is_whole else made // 10_000 * 10_000}
+    reconcile(desk.sp.ports, desk.task, returned=0, paid=named)
+    play(desk)
+    paying(desk, bank)
+    rewards = person.rewards()
+    assert person.claim() == rewards[1] + rewards[2]
+    assert desk.sp.payments.run_one() is False
+    (row,) = desk.sp.store.payments()
+    assert (row.state, row.amount, row.sequence, row.owner) == (PaymentState.PAID, rewards[1] + rewards[2], 2, BANK)
+    (left,) = forgotten_payments(desk.sp.store, desk.task).values()
+    assert abs(left - rewards[3]) < 20_000
+
+
+def instalment(desk: Desk, person: Participant, sequence: int, owed: int) -> None:
+    store = desk.sp.store
+    with store.transaction():
+        book_instalment(store, store.task(desk.task), person.keys.who, sequence, owed, 0, desk.clock.now())
+
+
+PAID, PENDING = PaymentState.PAID, PaymentState.PENDING
+
+
+@pytest.mark.parametrize(
+    ("named", "claims", "rows"),
+    [
+        ({1: 5, 2: 5}, [(2, 10)], [(2, 10, PAID)]),
+        ({2: 10}, [(1, 5), (2, 5)], [(1, 5, PAID), (2, 5, PAID)]),
+        ({2: 10}, [(1, 5), (3, 9)], [(1, 5, PAID), (3, 5, PAID), (4, 4, PENDING)]),
+        ({1: 5}, [(1, 5), (2, 7)], [(1, 5, PAID), (2, 7, PENDING)]),
+        ({1: 3}, [(1, 5), (2, 7)], [(1, 3, PAID), (2, 2, PENDING), (3, 7, PENDING)]),
+        ({3: 4}, [(2, 6), (3, 5)], [(2, 4, PAID), (4, 2, PENDING), (5, 5, PENDING)]),
+        ({}, [(1, 5), (3, 9)], [(1, 5, PENDING), (3, 9, PENDING)]),
+    ],
+)
+def test_no_cent_is_paid_twice_and_none_is_kept(
+    desk: Desk, named: dict[int, int], claims: list[tuple[int, int]], rows: list[tuple[int, int, PaymentState]]
+):
+    """What the bank has paid, by the sequence that it has it under, and claims since. No payment that runs has a key that the
+    bank knows, or it would do nothing."""
+    person, other = desk.crowd[:2]
+    euro, store = 1_000_000, desk.sp.store
+    keys = {payment_key(desk.task, person.keys.who, n): amount * euro for n, amount in named.items()}
+    reconcile(desk.sp.ports, desk.task, returned=0, paid=keys)
+    for sequence, owed in claims:
+        instalment(desk, person, sequence, owed * euro)
+    instalment(desk, other, 1, 3 * euro)
+    found = [(one.sequence, one.amount // euro, one.state) for one in store.instalments(desk.task, person.keys.who)]
+    assert found == rows
+    assert not [one for one in store.payments() if one.state is PENDING and one.key in keys]
+    assert [one.state for one in store.instalments(desk.task, other.keys.who)] == [PENDING]
+    paid = sum(amount for _, amount, state in rows if state is PAID)
+    assert sum(forgotten_payments(store, desk.task).values()) == (sum(named.values()) - paid) * euro
+
+
+def test_claims_that_came_before_the_bank_was_asked_are_taken_off_too(desk: Desk):
+    """Under another key than the bank's: they wait, and the comparison settles them."""
+    person, euro, store = desk.crowd[0], 1_000_000, desk.sp.store
+    store.change_task(desk.task, unreconciled=True)
+    instalment(desk, person, 1, 4 * euro + 3333)
+    instalment(desk, person, 2, 5 * euro)
+    assert [one.state for one in store.payments()] == [PaymentState.UNKNOWN] * 2
+    paid = {payment_key(desk.task, person.keys.who, 3): 4 * euro}
+    for _ in range(2):
+        reconcile(desk.sp.ports, desk.task, returned=0, paid=paid)
+    assert [one.state for one in store.payments()] == [PAID, PaymentState.UNKNOWN]
+    assert forgotten_payments(store, desk.task) == {}
+
+
+def test_money_that_was_returned_is_booked_after_each_restore(desk: Desk):
+    """A second restore finds the first one's in its backup; the same number again is nothing new."""
+    for returned in (5_000_000, 5_000_000, 9_000_000):
+        reconcile(desk.sp.ports, desk.task, returned=returned)
+        assert desk.ledger.returned() == returned
 
 
 def test_a_refusal_that_only_sp_tells_of_forfeits_nothing(desk: Desk):

@@ -298,7 +298,7 @@ def payouts(
     as_json: Json = False,
 ) -> None:
     """Show who is owed how much, and whether it waits for payment, or for where to pay, is paid, or failed: CSV, or JSON."""
-    from crowdfl.roles.restored import forgotten_payments
+    from crowdfl.roles.sp.instalments import forgotten_payments
     from crowdfl.roles.sp.operator import PAYMENT_COLUMNS, forgotten_rows, held_rows, payment_rows
     from crowdfl.services.client.transport import SystemClock
     from crowdfl.services.run import open_books

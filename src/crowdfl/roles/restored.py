@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from crowdfl.crypto.randomness import secret_hex
-from crowdfl.errors import SettingsError, TaskUnreadable, WrongAmount
+from crowdfl.errors import SettingsError, TaskUnreadable
 from crowdfl.protocols.capabilities import DealsFiles
 from crowdfl.protocols.registry import profile_named
 from crowdfl.reasons import Void
@@ -23,15 +23,14 @@ from crowdfl.roles.records import (
     EndedBy,
     PaymentState,
     RoundState,
-    StoredPayment,
     StoredTask,
     TaskState,
     Tombstone,
     UnreadableTask,
 )
 from crowdfl.roles.sp.core import ENDED, UNDER_WAY, LedgerPorts
+from crowdfl.roles.sp.instalments import RESTORED, take_off
 from crowdfl.roles.sp.ledger import ESCROW, Ledger
-from crowdfl.roles.sp.payments import PAID_BEFORE, RESTORED, resolve_payment
 from crowdfl.roles.sp.tasks import cancel_task, give_up_round
 
 _OPEN = (PaymentState.PENDING, PaymentState.RUNNING)
@@ -90,11 +89,7 @@ def reconcile(ports: LedgerPorts, task: str, *, returned: int, paid: Mapping[str
         _require_key(key)
     with store.transaction():
         waited = store.task(task).unreconciled
-        for payment in store.payments(task):
-            if payment.key in paid:
-                _require_amount(payment, paid[payment.key])
-                resolve_payment(ports, task, payment.key, "paid", PAID_BEFORE)
-        store.mark_paid_before(task, paid)
+        take_off(store, store.task(task), paid, ports.clock.now())
         _book_returned(ports, task, returned)
         store.change_task(task, unreconciled=False)
         if waited and store.task(task).state not in ENDED:
@@ -116,7 +111,7 @@ def _book_returned(ports: LedgerPorts, task: str, returned: int) -> None:
             ledger.post(movement)
         store.post(task, *expired)
         store.change_task(task, state=TaskState.SETTLED)
-    store.post(task, replace(ledger.refund("before the restore"), amount=missing))
+    store.post(task, replace(ledger.refund(f"before the restore, {returned} in all"), amount=missing))
 
 
 def _require_key(named: str) -> None:
@@ -124,19 +119,6 @@ def _require_key(named: str) -> None:
         raise SettingsError(
             f"{named!r} is no payment's key: 32 hexadecimal digits, as the bank was given and `crowdfl sp payouts` shows"
         )
-
-
-def _require_amount(payment: StoredPayment, paid: int) -> None:
-    if payment.amount != paid:
-        raise WrongAmount(
-            f"payment {payment.key} is {payment.amount} millionths here, and {paid} are said to be paid: look again"
-        )
-
-
-def forgotten_payments(store: SpStore, task: str) -> dict[str, int]:
-    """Payments that the bank has made and the books lack, by key."""
-    booked = {payment.key for payment in store.payments(task)}
-    return {key: amount for key, amount in sorted(store.paid_before(task).items()) if key not in booked}
 
 
 def end_doubtful_sp(store: SpStore, now: float) -> None:

@@ -46,6 +46,7 @@ _COUNTED = {
 }
 _ENDED = (TaskState.CANCELLED, TaskState.FINISHED, TaskState.SETTLED)
 _OPEN = (PaymentState.PENDING, PaymentState.RUNNING)
+_DOUBTFUL = (PaymentState.RUNNING, PaymentState.UNKNOWN)  # nobody knows yet whether the bank has them
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,9 @@ class Money:
     currency: str
     deposits: dict[str, str]  # confirmed since
     paid: dict[str, str]  # by the bank since: to be named in `sp reconcile`
-    in_doubt: dict[str, str]  # payments that wait in the backup: to be looked for at the bank
+    in_doubt: dict[
+        str, str
+    ]  # payments that wait in the backup, or may have been made since: to be looked for at the bank
     returned: str  # to the requester since
 
     @property
@@ -307,6 +310,12 @@ def _money(stores: _Stores, now: StoredTask) -> Money:
     ]
     returned = [Ledger(store.movements(now.task)).returned() for store in (stores.running, stores.before)]
     paid = [one for one in stores.running.payments(now.task) if one.state is PaymentState.PAID]
+    doubtful = {key: one for key, one in old.items() if one.state in _OPEN}
+    doubtful |= {  # perhaps made since the backup, and so unknown to it
+        one.key: one
+        for one in stores.running.payments(now.task)
+        if one.state in _DOUBTFUL and (one.key not in old or old[one.key].state is not PaymentState.PAID)
+    }
     return Money(
         now.task,
         now.opened.settings.currency,
@@ -316,7 +325,7 @@ def _money(stores: _Stores, now: StoredTask) -> Money:
             for one in paid
             if one.key not in old or old[one.key].state is not one.state
         },
-        {key: amount_words(one.amount) for key, one in old.items() if one.state in _OPEN},
+        {key: amount_words(one.amount) for key, one in doubtful.items()},
         amount_words(max(0, returned[0] - returned[1])),
     )
 

@@ -30,9 +30,10 @@ from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.records import DisputeState, PaidClaim, PayWord, StoredDispute, StoredTask, TaskState, unclaimed_from
 from crowdfl.roles.sp.aggregators import RoundAggregators
 from crowdfl.roles.sp.core import ENDED, UNDER_WAY, LedgerPorts, SpCore
+from crowdfl.roles.sp.instalments import book_instalment
 from crowdfl.roles.sp.ledger import Ledger, disputed_account, earned_account, owed_account, unused_account
 from crowdfl.roles.sp.payees import keep_statement, offer_destination
-from crowdfl.roles.sp.payments import book_instalment, pay_words
+from crowdfl.roles.sp.payments import pay_words
 from crowdfl.roles.sp.results import read_result
 from crowdfl.roles.sp.rounds import find_envelope
 

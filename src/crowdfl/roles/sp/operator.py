@@ -25,14 +25,14 @@ from crowdfl.roles.records import (
 )
 from crowdfl.roles.retention import Held
 from crowdfl.roles.sp.core import ENDED, LedgerPorts
+from crowdfl.roles.sp.instalments import PAID_BEFORE
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.sp.payees import waits_for_destination
-from crowdfl.roles.sp.payments import PAID_BEFORE
 from crowdfl.roles.sp.results import has_publication
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.roles.sp.tasks import Abort, cancel_task, give_up_round
 from crowdfl.roles.waiting import PEERS, format_time, operator_waits_for, operator_words
-from crowdfl.settings import in_cents, money_words
+from crowdfl.settings import handed_over, in_cents, money_words
 
 Row = dict[str, Any]
 PAYMENT_COLUMNS = (
@@ -190,8 +190,7 @@ def payment_rows(store: SpStore, payments: Iterable[StoredPayment], now: float |
         paid = sum(
             one.amount for one in store.instalments(payment.task, payment.who) if one.sequence < payment.sequence
         )
-        amount = in_cents(paid + payment.amount) - in_cents(paid)  # no part of a cent is lost between two
-        money = f"{amount:f}", about[payment.task].currency
+        money = f"{in_cents(handed_over(paid, payment.amount)):f}", about[payment.task].currency
         stands = str(state), max(0, int(at - payment.since)), payment.attempts, payment.key, note
         own = (payment.task, payment.who, *money, *stands, payment.amount, payment.word)
         rows.append(dict(zip(PAYMENT_COLUMNS, (*own, *about[payment.task].shown(payment.who)), strict=True)))

@@ -32,42 +32,10 @@ from crowdfl.roles.records import (
     PayState,
     PayWord,
     StoredPayment,
-    StoredTask,
-    payment_key,
 )
 from crowdfl.roles.sp.core import LedgerPorts, SpOptions
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.sp.payees import erase_destination, waits_for_destination
-
-RESTORED = "SP was restored from a backup and may have paid this before; check with your bank"
-
-
-PAID_BEFORE = "paid before SP was restored from a backup, as its operator says"
-
-
-def book_instalment(
-    store: SpStore, stored: StoredTask, who: str, sequence: int, attested: int, word: int, now: float
-) -> None:
-    """What a claim adds to what somebody is owed, once its movements are posted: attested millionths, and those on SP's word.
-
-    `sequence` is how many rounds of theirs are paid by now, attested or for unused uploads. The caller holds a transaction.
-    """
-    task = stored.task
-    owed = attested + word
-    known = store.paid_before(task)
-    for earlier in range(1, sequence + 1 if known else 1):  # restored, SP books in one what it had booked in several
-        paid = known.get(payment_key(task, who, earlier), 0)
-        if paid and store.payment(task, who, earlier) is None and (earlier < sequence or paid >= owed):
-            made = StoredPayment(task, who, earlier, paid, 0, PaymentState.PAID, now, error=PAID_BEFORE)
-            store.add_payment(made)
-            owed -= paid
-    if owed <= 0:
-        return
-    payment = StoredPayment(task, who, sequence, owed, min(word, owed), PaymentState.PENDING, now)
-    if stored.unreconciled or payment.key in known:
-        payment = replace(payment, state=PaymentState.UNKNOWN, error=RESTORED)
-    store.add_payment(payment)
-
 
 _RESTS = Backoff(first=60.0, longest=6 * 3600.0, jitter=no_jitter)
 
@@ -106,23 +74,26 @@ def resolve_payment(ports: LedgerPorts, task: str, named: str, how: str, note: s
     if len(note) > _LONGEST_ERROR or not note.isprintable():
         raise SettingsError(f"a note is a line of at most {_LONGEST_ERROR} printable characters")
     store = ports.store
-    (state, allowed) = _RESOLVED[how]
-    now = ports.clock.now()
     with store.transaction():
-        payment = _named(store, task, named)
-        if payment.state is state:
-            return
-        is_open = payment.state_at(now) in allowed
-        if is_open and state is PaymentState.PAID and not (note or payment.attempts or _has_place(store, payment)):
-            raise NoDestination(
-                f'nobody knows where {payment.who} wants to be paid: say in a note how it was paid, as in "cash"'
-            )
-        resolved = replace(payment, state=state, since=now, until=None, error=None, note=note)
-        if not is_open or not store.change_payment(payment, resolved):
-            raise Conflict(f"this payment is {payment.state}: {how!r} is for one that is {' or '.join(allowed)}")
-        if state is PaymentState.PAID:
-            _pay_earlier(store, payment, now, note)
-            erase_destination(store, task, payment.who)
+        resolve_in(store, _named(store, task, named), how, ports.clock.now(), note)
+
+
+def resolve_in(store: SpStore, payment: StoredPayment, how: str, now: float, note: str) -> None:
+    """The caller holds a transaction."""
+    (state, allowed) = _RESOLVED[how]
+    if payment.state is state:
+        return
+    is_open = payment.state_at(now) in allowed
+    if is_open and state is PaymentState.PAID and not (note or payment.attempts or _has_place(store, payment)):
+        raise NoDestination(
+            f'nobody knows where {payment.who} wants to be paid: say in a note how it was paid, as in "cash"'
+        )
+    resolved = replace(payment, state=state, since=now, until=None, error=None, note=note)
+    if not is_open or not store.change_payment(payment, resolved):
+        raise Conflict(f"this payment is {payment.state}: {how!r} is for one that is {' or '.join(allowed)}")
+    if state is PaymentState.PAID:
+        _pay_earlier(store, payment, now, note)
+        erase_destination(store, payment.task, payment.who)
 
 
 def fail_payment(ports: LedgerPorts, task: str, key: str, why: str) -> None:
