@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crowdfl.errors import NotReady, RoundNotOpen, TooLate
+from crowdfl.errors import AlreadyCounted, NotReady, RoundNotOpen, TooLate
 from crowdfl.roles.records import RoundState, TaskState
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, participant_account, round_account
 from crowdfl.settings import UNTIL_PUBLISHED
@@ -252,3 +252,79 @@ def test_a_round_that_is_given_up_after_its_publication_pays_nobody(tmp_path: Pa
     assert store.round(desk.task, 1).held is None
     with pytest.raises(NotReady):
         desk.crowd[0].read(1)
+
+
+def replaced_while_held(desk: Desk, place: int) -> Any:
+    """The same person's new phone."""
+    old = desk.crowd[place]
+    person = desk.new_participant(desk.task, "new phone")
+    person.join(desk.requester.invite(desk.task, 1, 1000.0, replaces=old.keys.who)[0])
+    return person
+
+
+def test_a_person_with_a_new_phone_counts_once(tmp_path: Path) -> None:
+    """Though the old one's upload is in the held average already: the new one is told that the round has it."""
+    desk = begun(tmp_path)
+    send(desk, 0, 1, 2)
+    desk.later(WINDOW)
+    new = replaced_while_held(desk, 0)
+    new.encrypt(1, *moved_by(0.5, 4)(new.model(), {}, 1))
+    with pytest.raises(AlreadyCounted, match="a person is paid once"):
+        desk.sp.uploads.one(desk.task, 1, new.keys.who, new.blobs.get("rounds/1/upload"))
+    send(desk, 3)
+    desk.later(GRACE)
+    assert moved(desk, 1, 1) == pytest.approx(oracle(0, 1, 2, 3), abs=2e-3)
+    assert {one.who for one in desk.sp.store.uploads(desk.task, 1)} == {p.keys.who for p in desk.crowd[:4]}
+
+
+def test_a_new_phone_sends_where_the_old_ones_late_upload_was_taken_back(tmp_path: Path) -> None:
+    desk = begun(tmp_path)
+    send(desk, 0, 1, 2)
+    desk.later(WINDOW)
+    send(desk, 3)
+    new = replaced_while_held(desk, 3)
+    assert [one.who for one in desk.sp.store.uploads(desk.task, 1)] == [p.keys.who for p in desk.crowd[:3]]
+    new.step(moved_by(MOVES[4], SAMPLES[4]))
+    desk.later(GRACE)
+    assert moved(desk, 1, 1) == pytest.approx(oracle(0, 1, 2, 4), abs=2e-3)
+
+
+@pytest.mark.parametrize("place", [3, 0], ids=["late", "in the held average"])
+def test_who_withdraws_while_an_average_is_held(tmp_path: Path, place: int) -> None:
+    """A late upload was averaged by nobody yet, and goes. One that is in stays: the two averages would show it."""
+    desk = begun(tmp_path)
+    send(desk, 0, 1, 2)
+    desk.later(WINDOW)
+    send(desk, 3)
+    done = desk.sp.people.withdraw(desk.task, desk.crowd[place].keys.who)
+    assert done == ({"deleted": [1], "standing": []} if place == 3 else {"deleted": [], "standing": [1]})
+    desk.later(GRACE)
+    left = (0, 1, 2) if place == 3 else (0, 1, 2, 3)
+    assert moved(desk, 1, 1) == pytest.approx(oracle(*left), abs=2e-3)
+
+
+def test_who_may_be_in_the_first_average_stays_in_it(tmp_path: Path) -> None:
+    """It came while that was made, and nobody can tell which came first."""
+    desk = begun(tmp_path)
+    send(desk, 0, 1, 2)
+    drop = desk.sp.steps._drop_damaged
+    desk.sp.steps._drop_damaged = lambda *args: (drop(*args), send(desk, 3))[0]  # type: ignore[method-assign]
+    desk.later(WINDOW)
+    del desk.sp.steps._drop_damaged
+    assert (state(desk), desk.sp.store.uploads(desk.task, 1)[-1].late) == ("held", True)
+    assert desk.sp.people.withdraw(desk.task, desk.crowd[3].keys.who) == {"deleted": [], "standing": [1]}
+    desk.later(GRACE)
+    assert moved(desk, 1, 1) == pytest.approx(oracle(0, 1, 2, 3), abs=2e-3)
+
+
+def test_the_requester_gets_the_last_model_once_it_is_rewarded(tmp_path: Path) -> None:
+    """Else a requester who has it could let the reward fail, with a CSP that stays silent, and have the money back."""
+    desk = begun(tmp_path, rounds=1)
+    send(desk, 0, 1, 2)
+    desk.later(WINDOW)
+    desk.clock.time += GRACE
+    assert [step(desk), step(desk)] == ["gathered", "published"]
+    with pytest.raises(NotReady, match="is published: nothing of it can be read"):
+        desk.sp.publication(desk.task, 1, None)
+    assert step(desk) == "rewarded"
+    assert desk.sp.publication(desk.task, 1, None)

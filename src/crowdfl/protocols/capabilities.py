@@ -154,6 +154,9 @@ class HoldsAverage(Protocol):
     def take_held(self, held: bytes) -> bool:
         """Go on with an average that was held; False if it is not of exactly the uploads that are in."""
 
+    def holds(self, held: bytes, uploads: Mapping[str, str]) -> bool:
+        """Whether an average that was held is of exactly these, by who sent them and their names."""
+
 
 @runtime_checkable
 class LeavesOut(Protocol):

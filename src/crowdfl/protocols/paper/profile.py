@@ -295,6 +295,11 @@ class PaperParticipant(KeyedSide, PaidParticipant):
         return reward_form(self.task)
 
 
+def _digest_of(uploads: Mapping[str, bytes]) -> bytes:
+    """In no order of their coming."""
+    return hashlib.sha256(b"".join(who.encode().ljust(64) + name for who, name in sorted(uploads.items()))).digest()
+
+
 def reward_form(task: KeyedTask) -> claims.RewardForm:
     """`RewardsOff` in a task without rewards."""
     widths, public = _Widths(task.settings, task.parameters), task.public
@@ -389,10 +394,12 @@ class PaperSp(PaidSp, BaseSp):
         self._average = message.average
         return True
 
+    def holds(self, held: bytes, uploads: Mapping[str, str]) -> bool:
+        message = PaperHeld.from_bytes(held, self.party.limits(self.task.parameters))
+        return message.uploads == _digest_of({who: bytes.fromhex(name) for who, name in uploads.items()})
+
     def _averaged_digest(self) -> bytes:
-        """Of the uploads that are in, in no order of their coming."""
-        pairs = sorted(self._uploads.items())
-        return hashlib.sha256(b"".join(who.encode().ljust(64) + name for who, name in pairs)).digest()
+        return _digest_of(self._uploads)
 
     def _divide(self) -> Exchange:
         p, widths = self.task.parameters, self._widths

@@ -20,15 +20,18 @@ from crowdfl.errors import (
     Conflict,
     ConsentMissing,
     DocumentError,
+    NotReady,
     TaskEnded,
     TaskFull,
     UnknownParticipant,
 )
+from crowdfl.protocols.capabilities import HoldsAverage
 from crowdfl.protocols.profile import Audience
 from crowdfl.roles.ports import Blobs, SpStore
-from crowdfl.roles.records import Round, RoundState, StoredParticipant, require_in_time
-from crowdfl.roles.sp.aggregators import upload_name
+from crowdfl.roles.records import Round, RoundState, StoredParticipant, Upload, require_in_time
+from crowdfl.roles.sp.aggregators import RoundAggregators, upload_name
 from crowdfl.roles.sp.core import ENDED, SpCore, require_running
+from crowdfl.roles.sp.results import read_result
 
 CONSENT_COLUMNS = ("who", "state", "version", "language", "agreed", "received", "withdrawn", "document")
 
@@ -36,8 +39,8 @@ CONSENT_COLUMNS = ("who", "state", "version", "language", "agreed", "received", 
 class People:
     """SP's reception. `end` hears, with the reason, of a task that CSP answers no more."""
 
-    def __init__(self, core: SpCore, end: Callable[[str, str], None]) -> None:
-        self._core = core
+    def __init__(self, core: SpCore, aggregators: RoundAggregators, end: Callable[[str, str], None]) -> None:
+        self._core, self._aggregators = core, aggregators
         self._ports = core.ports
         self._end = end
 
@@ -138,9 +141,22 @@ class People:
         """Out of every round that CSP has not heard of. The caller holds a transaction."""
         store = self._ports.store
         for round_ in store.rounds(task):
-            upload = None if round_.asked else store.upload(task, round_.number, who)
-            if upload is not None:
+            upload = store.upload(task, round_.number, who)
+            if upload is not None and not self._is_heard_of(task, round_, upload):
                 store.drop_uploads(task, round_.number, [upload], damaged=False)
+
+    def _is_heard_of(self, task: str, round_: Round, upload: Upload) -> bool:
+        """Whether CSP was asked with it. Of an average that is held, those who came in time are in it; a late one may be if it
+        came while that average was made, and then it stays: two averages that differ by one person show that person."""
+        if round_.state is not RoundState.HELD or not upload.late:
+            return round_.asked
+        in_time = {one.who: one.digest for one in self._ports.store.uploads(task, round_.number) if not one.late}
+        sp = self._aggregators.checking(task)
+        try:
+            held = read_result(self._ports.blobs, task, round_, "held")
+        except NotReady:
+            return True
+        return not (isinstance(sp, HoldsAverage) and sp.holds(held, in_time))
 
     def _erase(self, task: str, who: str) -> None:
         """The bytes, once the books say so; and those of rounds that are over, where no step will read them again."""

@@ -48,7 +48,7 @@ class Sp:
         self.steps = RoundSteps(self.core, aggregators)
         self.tasks = Tasks(self.core, self.steps.abort, closing)
         self.deposits = Deposits(self.core.sure_books)  # to confirm and reject them is the operator's alone
-        self.people = People(self.core, self.steps.end_with_csp)
+        self.people = People(self.core, self.aggregators, self.steps.end_with_csp)
         self.recruiting = Recruiting(self.core, self.tasks.status)
         self.uploads = Uploads(self.core, aggregators)
         self.claims = Claims(self.core, aggregators)
@@ -96,7 +96,9 @@ class Sp:
 
     def open_publication(self, task: str, number: int, who: str | None) -> BinaryIO:
         """The same, to be read piece by piece."""
-        round_, _ = self._require_done(task, number, who, (RoundState.PUBLISHED, RoundState.REWARDED))
+        # In `paper` people read an average before it is rewarded; a requester who had the last model could let the reward fail.
+        states = (RoundState.REWARDED,) if who is None else (RoundState.PUBLISHED, RoundState.REWARDED)
+        round_, _ = self._require_done(task, number, who, states)
         kind = publication_kind(self.core.audience(task, final=who is None))
         return open_result(self.blobs, task, round_, kind)
 

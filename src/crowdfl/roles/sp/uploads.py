@@ -27,6 +27,7 @@ from crowdfl.roles.records import Round, RoundState, TaskState, Upload, UploadCo
 from crowdfl.roles.sp.aggregators import RoundAggregators, upload_name
 from crowdfl.roles.sp.core import ENDED, SpCore, reference_name, require_running
 from crowdfl.roles.sp.ledger import Ledger
+from crowdfl.settings import averages_again
 
 _NOT_SURELY_CLOSED = (RoundState.OPEN, RoundState.ABORTED)  # all others have closed, with their uploads
 
@@ -158,13 +159,14 @@ class Uploads:
         """Into the round, if it is still open and still has room: the bytes were checked meanwhile.
 
         Of a task that pays for unused uploads, who is owed for one is found, and noted, in the same transaction: whoever is
-        owed is never counted after all, and of several devices of a person one at most is counted or owed.
+        owed is never counted after all. There, and where uploads come after the first average, of several devices of a person
+        one at most is counted or owed.
         """
         definition, store = self._core.definition(task), self._ports.store
         most = definition.plan.goal or definition.settings.most_in_round
-        pays_unused = definition.plan.each_unused > 0
-        with store.transaction() if pays_unused else contextlib.nullcontext():
-            if pays_unused:
+        one_each = definition.plan.each_unused > 0 or averages_again(definition.settings)
+        with store.transaction() if one_each else contextlib.nullcontext():
+            if one_each:
                 for one in arrivals:
                     one.outcome = self._sent_before(task, number, one.upload)
             fresh = _welcome(arrivals)
