@@ -2,8 +2,10 @@
 
 import asyncio
 import errno
+import fcntl
 import hashlib
 import io
+import os
 import shutil
 import threading
 import time
@@ -291,6 +293,37 @@ def test_a_full_disk_leaves_no_half_piece(tmp_path, monkeypatch):
             unfinished.append(path, 5, io.BytesIO(b"second"), 100)
     assert unfinished.offset("t", 1, "p", "d") == 5
     assert unfinished.append(path, 5, io.BytesIO(b"second"), 100) == 11
+
+
+def test_beginning_anew_leaves_alone_what_was_acknowledged_or_is_read(tmp_path):
+    """The store's name of an upload may be a second name of the file that came: its sender can alter neither."""
+    unfinished, kept = UnfinishedUploads(tmp_path), tmp_path / "acknowledged"
+    path = unfinished.path("t", 1, "p", "d")
+    unfinished.append(path, 0, io.BytesIO(b"whole"), 100)
+    os.link(path, kept)
+    with path.open("rb") as read:
+        assert unfinished.append(path, 0, io.BytesIO(b""), 100) == 0
+        assert (kept.read_bytes(), read.read()) == (b"whole", b"whole")
+    assert unfinished.append(path, 0, io.BytesIO(b"again"), 100) == 5
+
+
+def test_a_piece_that_waited_does_not_go_into_a_file_that_is_gone(tmp_path, monkeypatch):
+    """Another request has begun it anew, or has finished it, while this one waited for its turn."""
+    unfinished, kept = UnfinishedUploads(tmp_path), tmp_path / "acknowledged"
+    path = unfinished.path("t", 1, "p", "d")
+    unfinished.append(path, 0, io.BytesIO(b"whole"), 100)
+    os.link(path, kept)
+    lock, waited = fcntl.flock, []
+
+    def finished_meanwhile(file, how):
+        lock(file, how)
+        if not waited:
+            waited.append(unfinished.discard("t", 1, "p", "d"))
+
+    monkeypatch.setattr(fcntl, "flock", finished_meanwhile)
+    with pytest.raises(Conflict, match="0 bytes have arrived, not 5"):
+        unfinished.append(path, 5, io.BytesIO(b"more"), 100)
+    assert (kept.read_bytes(), path.read_bytes()) == (b"whole", b"")
 
 
 def test_what_nobody_continues_is_swept(tmp_path):

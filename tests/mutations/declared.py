@@ -1823,6 +1823,96 @@ FORMS = (
         UPGRADES + "test_a_process_of_the_old_version_writes_nothing_once_another_has_migrated",
     ),
 )
+RESTORES = "tests/roles/test_restored.py::"
+AGAIN_AVERAGED = "tests/roles/test_averaged_again.py::"
+RESTORED = (
+    off(
+        "what the bank has paid before",
+        "roles/sp/instalments.py",
+        "left and handed_over(sum(one.amount for one in rows), owed) <= left",
+        RESTORES + "test_what_the_bank_has_paid_is_taken_off_however_a_claim_puts_its_rounds_together",
+    ),
+    instead(
+        "a key that the bank knows",
+        "roles/sp/instalments.py",
+        Text("known = taken | {", "known = taken or {"),
+        RESTORES + "test_no_cent_is_paid_twice_and_none_is_kept",
+    ),
+    off(
+        "claims that came before the bank was asked",
+        "roles/sp/instalments.py",
+        "left and one.state_at(now) is PaymentState.UNKNOWN and _handed(rows, one) <= left",
+        RESTORES + "test_claims_that_came_before_the_bank_was_asked_are_taken_off_too",
+    ),
+    off(
+        "a named amount that is another",
+        "roles/sp/instalments.py",
+        "in_cents(handed) != in_cents(paid)",
+        RESTORES + "test_what_the_bank_has_paid_is_not_paid_again_when_it_is_claimed_again",
+    ),
+    instead(
+        "money that a later restore finds returned",
+        "roles/restored.py",
+        Text('f"before the restore, {returned} in all"', '"before the restore"'),
+        RESTORES + "test_money_that_was_returned_is_booked_after_each_restore",
+    ),
+    instead(
+        "a word about rounds that CSP has lost",
+        "roles/csp.py",
+        Text("folder in _NOTED or is_claim(request, BonusRequest)", "folder in _NOTED"),
+        "tests/roles/test_fixed_pay.py::test_a_csp_that_was_set_back_says_of_nobody_who_was_there_in_every_round",
+    ),
+    instead(
+        "sealed bytes that begin as a message",
+        "storage/upgrading.py",
+        Text("isinstance(value, str) or MESSAGE.items() <= table.c[name].info.items()", "True"),
+        "tests/storage/test_migrations.py::test_reading_finds_what_is_of_a_later_form_wherever_it_is_kept",
+    ),
+    instead(
+        "two devices in one average",
+        RECEIVED,
+        Text(
+            "definition.plan.each_unused > 0 or averages_again(definition.settings)", "definition.plan.each_unused > 0"
+        ),
+        AGAIN_AVERAGED + "test_a_person_with_a_new_phone_counts_once",
+    ),
+    instead(
+        "a late upload that nobody has averaged",
+        "roles/sp/people.py",
+        Text("round_.state is not RoundState.HELD or not upload.late", "True"),
+        AGAIN_AVERAGED + "test_who_withdraws_while_an_average_is_held",
+    ),
+    instead(
+        "who is in the held average",
+        "roles/sp/people.py",
+        Text("round_.state is not RoundState.HELD or not upload.late", "round_.state is not RoundState.HELD"),
+        AGAIN_AVERAGED + "test_who_withdraws_while_an_average_is_held",
+    ),
+    instead(
+        "who may be in the held average",
+        "roles/sp/people.py",
+        Text("isinstance(sp, HoldsAverage) and sp.holds(held, in_time)", "True"),
+        AGAIN_AVERAGED + "test_who_may_be_in_the_first_average_stays_in_it",
+    ),
+    instead(
+        "the last model before its reward",
+        "roles/sp/platform.py",
+        Text("(RoundState.REWARDED,) if who is None else", "() if False else"),
+        AGAIN_AVERAGED + "test_the_requester_gets_the_last_model_once_it_is_rewarded",
+    ),
+    off(
+        "an upload that was acknowledged, begun anew",
+        "services/http/pieces.py",
+        "anew and file.seek(0, os.SEEK_END)",
+        PIECES + "test_beginning_anew_leaves_alone_what_was_acknowledged_or_is_read",
+    ),
+    off(
+        "a file that is gone",
+        "services/http/pieces.py",
+        "not _is_at(path, file)",
+        PIECES + "test_a_piece_that_waited_does_not_go_into_a_file_that_is_gone",
+    ),
+)
 MUTATIONS: dict[str, tuple[Mutation, ...]] = {
     "steps of CSP": STEPS_OF_CSP,
     "sizes": SIZES,
@@ -1843,5 +1933,6 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
     "evidence": EVIDENCE,
     "crowds": CROWD,
     "forms": FORMS,
+    "restores": RESTORED,
 }
 """By what they are about."""

@@ -8,7 +8,7 @@ import pytest
 from tests import subprocesses
 from tests.mutations.declared import MUTATIONS
 
-TOGETHER = 6  # in one process: a busy machine must get through them in the time that a test has
+TOGETHER = 12  # in one process: a busy machine must get through them in the time that a test has
 PARTS = [
     (group, str(start), str(start + TOGETHER))
     for group, mutations in MUTATIONS.items()

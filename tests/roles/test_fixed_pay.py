@@ -2,7 +2,7 @@
 
 import pytest
 
-from crowdfl.errors import ClaimRefused, NotReady, OutOfTurn, RoundEnded, SettingsError, WrongAmount
+from crowdfl.errors import ClaimRefused, NotReady, OutOfTurn, RolledBack, RoundEnded, SettingsError, WrongAmount
 from crowdfl.protocols.claims import BONUS, BonusRequest
 from crowdfl.protocols.shares.round.bonus import Attendance, BonusWord, RoundOpened, bonus_people
 from crowdfl.roles.sp.ledger import BONUSES, ESCROW, REQUESTER
@@ -149,6 +149,26 @@ def test_a_task_that_ends_early_pays_the_bonus_for_the_rounds_that_there_were(st
     desk.claim_all()
     assert desk.paid(desk.crowd[0]) == {BONUS: EXTRA, 1: EACH}
     assert desk.paid(desk.crowd[3]) == {}
+
+
+@pytest.mark.parametrize("is_seen", [False, True], ids=["by its guard", "at a step before"])
+def test_a_csp_that_was_set_back_says_of_nobody_who_was_there_in_every_round(study, is_seen):
+    """It has lost rounds: who skipped one of them would be paid for it, and who joined since never. Rounds are paid still."""
+    desk = study(rounds=3)
+    desk.hold()
+    desk.hold()
+    stored = desk.csp.store.task(desk.task)
+    lost = {"rolled_back": True} if is_seen else {"steps": stored.steps - 1, "said": "0" * 64}
+    desk.csp.store.change_task(desk.task, **lost)
+    for _ in range(2):
+        with pytest.raises(RolledBack):
+            desk.csp.answer(desk.task, BonusRequest(desk.task).to_bytes())
+    assert desk.csp.store.task(desk.task).rolled_back
+    desk.hold()
+    assert desk.state == "cancelled"
+    desk.claim_all()
+    assert [desk.paid(one) for one in desk.crowd] == [{1: EACH, 2: EACH}] * 4
+    assert (desk.ledger.balance(BONUSES), desk.ledger.balance("earned 0")) == (0, 0), "it is free again"
 
 
 def test_csp_takes_no_step_once_it_has_said_who_gets_it(study):

@@ -17,7 +17,7 @@ from crowdfl.documents.signed import TaskEnd
 from crowdfl.errors import StoreOutdated, StoreTooNew, StoreUnavailable, StoreUnreadable
 from crowdfl.protocols.profile import SpRecord
 from crowdfl.protocols.shares.round.average import RoundRecord
-from crowdfl.roles.records import Round, StoredTask
+from crowdfl.roles.records import Round, StoredPayee, StoredSubscription, StoredTask
 from crowdfl.storage import migrations, tables, upgrading
 from crowdfl.storage.database import open_engine, reading, writing
 from crowdfl.storage.sql import SqlStore
@@ -157,6 +157,11 @@ def test_reading_finds_what_is_of_a_later_form_wherever_it_is_kept(url: str):
     store.set_sp_record("u", 1, SpRecord(b"", b""), SpRecord(b"", bytes(record)))
     later = Envelope.sign("receipt", '{"form":2}', SigningKey.fresh()).text
     store.change_task("v", attested=later)
+    # What people seal is not looked at, whatever it begins with: none of them can keep a platform from its next version.
+    sealed = StoredPayee("w", "somebody", offered=bytes(record), destination=bytes(record), named=bytes(record[:32]))
+    assert store.change_payee(store.payee("w", "somebody"), sealed)
+    keys = bytes(record[:65]), bytes(record[:16])
+    store.put_subscription(StoredSubscription("w", "somebody", "https://push.example/1", *keys))
     found = upgrading.look(url)
     assert (found.tasks, found.is_outdated) == (4, False)
     assert {task: why.partition(":")[0] for task, why in found.unreadable.items()} == {

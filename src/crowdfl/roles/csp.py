@@ -34,7 +34,7 @@ from crowdfl.errors import (
     UnknownTask,
 )
 from crowdfl.protocols.capabilities import AnswersLong, SpendsRounds, TakesDealt
-from crowdfl.protocols.claims import OpenedClaim, UnclaimedRequest, is_claim
+from crowdfl.protocols.claims import BonusRequest, OpenedClaim, UnclaimedRequest, is_claim
 from crowdfl.protocols.profile import CspProtocol, Tools
 from crowdfl.protocols.records import Look, Outcome
 from crowdfl.protocols.registry import profile_named
@@ -179,9 +179,11 @@ class Csp:
                     return known.read()
         if is_claim(request, UnclaimedRequest):
             self._require_last_days(task)
+        # Who was there in every round, no CSP says that has lost some.
+        needs_all = folder in _NOTED or is_claim(request, BonusRequest)
         with self._locks.setdefault(task, threading.Lock()):  # a side computes one request at a time
             for _ in range(_TRIES):
-                notes = self.guard.look(task) if folder in _NOTED else None  # before the records are read
+                notes = self.guard.look(task) if needs_all else None  # before the records are read
                 stored, enrolled, blob = self._known(task, name)
                 if notes is not None:
                     self._compare(notes, stored)

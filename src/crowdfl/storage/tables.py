@@ -17,6 +17,7 @@ REVISION = "0001"  # of these tables: the newest in `migrations/versions`
 metadata = sa.MetaData()
 _LONGEST_NAME = 64  # characters of a task, a person, an invitation, a request
 _LARGEST = 2**31 - 1
+MESSAGE = {"message": True}  # of a column: it holds messages, or nothing
 
 
 class _Name(TypeDecorator[str]):
@@ -194,7 +195,7 @@ sp_records = _table(  # what SP's half of a protocol has decided
     "sp_records",
     Column("task", _Name, primary_key=True),
     Column("number", _Whole, primary_key=True, autoincrement=False),  # of the round; 0: of the task
-    Column("record", LargeBinary, nullable=False),
+    Column("record", LargeBinary, info=MESSAGE, nullable=False),
 )
 
 replies = _table(
@@ -250,7 +251,8 @@ payees = _table(
     "payees",
     Column("task", _Name, primary_key=True),
     Column("who", _Name, primary_key=True),
-    *(Column(name, LargeBinary, nullable=False) for name in ("offered", "destination", "statement")),
+    *(Column(name, LargeBinary, nullable=False) for name in ("offered", "destination")),
+    Column("statement", LargeBinary, info=MESSAGE, nullable=False),
     Column("sequence", _Amount, nullable=False),
     Column("named", LargeBinary, nullable=False),
 )
@@ -262,7 +264,7 @@ disputes = _table(
     Column("who", _Name, nullable=False),
     Column("number", _Whole, nullable=False),
     Column("amount", _Amount, nullable=False),
-    Column("claim", LargeBinary, nullable=False),
+    Column("claim", LargeBinary, info=MESSAGE, nullable=False),
     Column("books", _Words, nullable=False),
     Column("state", _Name(32), nullable=False),
     Column("since", Float(53), nullable=False),
@@ -338,7 +340,7 @@ records = _table(  # CSP's, of a task, a round, a step, a cohort or a person
     Column("part", _Whole, primary_key=True, autoincrement=False),
     Column("who", _Name, primary_key=True),
     Column("revision", _Whole, nullable=False),
-    Column("body", LargeBinary),  # null: it was erased
+    Column("body", LargeBinary, info=MESSAGE),  # null: it was erased
 )
 
 identity = _table(  # two rows: what the store's folder of blobs carries too, and its guard

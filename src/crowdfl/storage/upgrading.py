@@ -17,7 +17,7 @@ from crowdfl.protocols.messages import Message
 from crowdfl.protocols.registry import PROFILES, profile_named
 from crowdfl.storage import migrations
 from crowdfl.storage.sql import SqlStore
-from crowdfl.storage.tables import metadata
+from crowdfl.storage.tables import MESSAGE, metadata
 from crowdfl.version import __version__
 
 _SHOWN = 5  # tasks that an error names
@@ -111,13 +111,14 @@ def _read(store: SqlStore) -> tuple[int, int, dict[str, str]]:
         for row in store.rows(table):
             rows += 1
             for name, value in row.items():
-                if (why := _why_unreadable(value)) is not None:
+                is_read = isinstance(value, str) or MESSAGE.items() <= table.c[name].info.items()
+                if is_read and (why := _why_unreadable(value)) is not None:
                     unreadable.setdefault(str(row.get("task", "of no task")), f"{table.name}.{name}: {why}")
     return len(known), rows, unreadable
 
 
 def _why_unreadable(value: Any) -> str | None:  # noqa: ANN401 -- whatever a column holds
-    """Of documents and messages, whichever column has them."""
+    """Of documents, whichever column has them, and of messages in columns that say so: what people send sealed is neither."""
     try:
         if isinstance(value, str) and (kind := kind_of(value)) is not None:
             completed(kind, Envelope.parse(value, kind).body())

@@ -61,7 +61,7 @@ class UnfinishedFiles:
 
     def append(self, path: Path, offset: int, piece: IO[bytes], limit: int, marks: Sequence[Mark] = ()) -> int:
         """Add a piece at an offset, which is the present length, or 0 to start again; the new length."""
-        with self._open(path) as file:
+        with self._open(path, anew=offset == 0) as file:
             length = file.seek(0, os.SEEK_END)
             if offset not in (0, length):
                 raise Conflict(f"{length} bytes have arrived, not {offset}: go on from there, or start again at 0")
@@ -129,13 +129,29 @@ class UnfinishedFiles:
         path.unlink(missing_ok=True)
 
     @contextmanager
-    def _open(self, path: Path) -> Iterator[IO[bytes]]:
+    def _open(self, path: Path, *, anew: bool) -> Iterator[IO[bytes]]:
+        """To begin anew is another file: that of before may be an upload that was acknowledged, or is read at this moment."""
         for other in self.folder.glob(f"{path.name.split('.')[0]}.*.part"):
             if other != path:
                 self.unlink(other)  # of another round, or other bytes: one unfinished file each bounds the disk
-        with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # pieces of one file may come at once, here or in another process
-            yield file
+        while True:
+            with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)  # pieces of one file may come at once, here or in another process
+                if not _is_at(path, file):
+                    continue
+                if anew and file.seek(0, os.SEEK_END):
+                    path.unlink()
+                    continue
+                yield file
+                return
+
+
+def _is_at(path: Path, file: IO[bytes]) -> bool:
+    """Whether this open file still lies there: another request may have begun it anew, or finished it."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
 
 
 async def take_parcel(
