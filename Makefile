@@ -48,7 +48,7 @@ unit: $(VENV)/.ready
 test-all: $(VENV)/.ready $(FLOWER)/.ready pages
 	$(BIN)/pytest -n 4 --dist worksteal --durations 25 -m "second and not slow"
 
-# The pages' scripts: types, and tests that need no browser. Node is for these checks only; the pages are served as they are.
+# The pages' scripts: types, and tests that need no browser. Node is for these checks only.
 pages: node_modules/.package-lock.json
 	npm run --silent types
 	npm test --silent
@@ -73,7 +73,7 @@ test-slow: $(VENV)/.ready
 
 # Eighty times as many examples as `make test`, other ones each time: more than 100,000 of decoders and routes alone.
 fuzz: $(VENV)/.ready
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest -n auto $(PATIENT) -vv tests/fuzz tests/crypto/test_{pctd,packing,integers}.py tests/campaigns
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest -n auto $(PATIENT) -vv tests/fuzz $(addprefix tests/crypto/test_,pctd.py packing.py integers.py) tests/campaigns
 
 # With a release: what its image is made of, as CycloneDX has it, and whether a weakness of it is known, which takes an index.
 sbom:

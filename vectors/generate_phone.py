@@ -363,16 +363,16 @@ def money() -> Body:
     return {"amounts": [[text, str(_millionths(text))] for text in MONEY], "refused": NOT_MONEY}
 
 
-# Changes of the settings and the plan, and what one person may earn: in all from and to, in a round from and to.
-ESTIMATES: list[tuple[Body, Body, tuple[int, int, int, int] | None]] = [
-    ({}, {}, (9_000_000, 21_600_000, 3_000_000, 7_200_000)),
-    ({"budget": "1.00"}, {"goal": 7}, (250_000, 428_571, 142_857, 142_857)),
-    ({"per_round": 8}, {"start_with": 12}, (9_000_000, 13_500_000, 4_500_000, 4_500_000)),
-    ({"per_round": 8}, {"start_with": None, "goal": 6}, (9_000_000, 18_000_000, 6_000_000, 6_000_000)),
-    (FIXED, {}, (0, 7_000_000, 2_000_000, 2_000_000)),
-    (FIXED | {"per_round": 8, "budget": "16", "bonus": None}, {}, (0, 6_000_000, 2_000_000, 2_000_000)),
-    ({"pay": "samples", "rounds": 1, "budget": 12}, {}, (1_000_000, 2_400_000, 1_000_000, 2_400_000)),
-    ({"budget": "0.000001"}, {}, (0, 0, 0, 0)),
+# Changes of the settings and the plan, and what one person may earn in all: from and to.
+ESTIMATES: list[tuple[Body, Body, tuple[int, int] | None]] = [
+    ({}, {}, (9_000_000, 21_600_000)),
+    ({"budget": "1.00"}, {"goal": 7}, (250_000, 428_571)),
+    ({"per_round": 8}, {"start_with": 12}, (9_000_000, 13_500_000)),
+    ({"per_round": 8}, {"start_with": None, "goal": 6}, (9_000_000, 18_000_000)),
+    (FIXED, {}, (0, 7_000_000)),
+    (FIXED | {"per_round": 8, "budget": "16", "bonus": None}, {}, (0, 6_000_000)),
+    ({"pay": "samples", "rounds": 1, "budget": 12}, {}, (1_000_000, 2_400_000)),
+    ({"budget": "0.000001"}, {}, (0, 0)),
     ({"budget": "0"}, {}, None),
     ({"budget": None}, {}, None),
     ({"pay": "none"}, {}, None),

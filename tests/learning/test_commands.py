@@ -1,4 +1,4 @@
-"""`crowdfl train` and `crowdfl data`, as typed."""
+"""`crowdfl train`, as typed."""
 
 import importlib.util
 import json

@@ -1,1 +1,1 @@
-"""The audit: every attack of the design's section 7, run on honest transcripts of both profiles beside a blind guess."""
+"""The audit: what servers and others can read of transcripts, and what parties that deviate gain, beside a blind guess."""

@@ -94,7 +94,7 @@ class DivisorBound:
         return min(1.0, self.distinct * self.ybits / self.span)
 
     def finding(self, subject: str, task: str) -> Finding:
-        """No target: the design accepts this advantage and wants it stated."""
+        """No target: this advantage is accepted, and docs/security.md states it."""
         doubled = f"{self.distinct / self.span:.3f} if each of {self.distinct} divisors doubled"
         verdict = Verdict.BROKEN if self.span < self.ybits else Verdict.GUESS
         title, note = f"divisor of {self.name}, by CSP (analytic)", f"{task}|log2(y1/y2)| / {self.span} for each"

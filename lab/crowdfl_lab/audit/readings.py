@@ -424,7 +424,7 @@ def _complete(
 
 
 def attack_pair(parameters: int = 20) -> Finding:
-    """In plaintext, by the paper's Eq. 10: both profiles refuse to run it."""
+    """In plaintext, by the paper's Eq. 10: every profile refuses to run it."""
     rng = np.random.default_rng(5)
     (w_1, w_2), (delta_1, delta_2) = rng.uniform(-0.5, 0.5, (2, parameters)), (49, 73)
     average = (delta_1 * w_1 + delta_2 * w_2) / (delta_1 + delta_2)

@@ -276,7 +276,7 @@ def _sum_uploads(folder: Path, public: PublicKey) -> dict[str, float]:
 
 
 def _operation_rows(settings: CryptoSettings, keys: pctd.KeyPair) -> Iterator[Row]:
-    """SP's and CSP's work together, both profiles in turn, beside what the authors published; results checked once."""
+    """SP's and CSP's work together, `hardened` and `paper` in turn, beside what the authors published; results checked once."""
     count = settings.operations
     shares = zip(SERVERS, keys.private.split(), strict=True)
     sp, csp = (KeyedParty(name, keys.public, share, backend=Threads(1)) for name, share in shares)

@@ -1,4 +1,4 @@
-"""`crowdfl bench scale` of both profiles: its fits, its samples, its points."""
+"""`crowdfl bench scale` of `hardened` and `shares`: its fits, its samples, its points."""
 
 import json
 from dataclasses import replace

@@ -171,7 +171,7 @@ def plan_lines(definition: Definition) -> list[str]:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What one person may earn, in millionths: in the whole task, and in a round that counts them.
+    """What one person may earn in the whole task, in millionths.
 
     The least if as many take part as can, over whom a task that does not count everyone in each round spreads its rounds
     evenly; the most if the plan is just kept. Where rewards follow samples or distances these are their middle.
@@ -179,23 +179,19 @@ class Estimate:
 
     low: int
     high: int
-    round_low: int
-    round_high: int
 
 
 def estimate(definition: Definition) -> Estimate | None:
-    """None of a task without rewards. The phone has the same function: agent/pay.js."""
+    """None of a task without rewards. The phone has the same function: protocol/amounts.js."""
     settings, plan = definition.settings, definition.plan
     budget, rounds = to_millionths(settings.budget or 0), settings.rounds
     if not budget or settings.pay == "none":
         return None
     if settings.pay == "fixed":
         most = rounds * settings.each_round + settings.bonus_each
-        return Estimate(0, most, settings.each_round, settings.each_round)
+        return Estimate(0, most)
     planned = plan.goal or min(plan.start_with or settings.min_participants, settings.most_in_round)
-    most = min(plan.goal or settings.most_in_round, settings.most_in_round)
-    everyone = settings.max_participants
-    return Estimate(rounds * budget // everyone, rounds * budget // planned, budget // most, budget // planned)
+    return Estimate(rounds * budget // settings.max_participants, rounds * budget // planned)
 
 
 def _claims(definition: Definition) -> str:

@@ -1,1 +1,1 @@
-"""A whole campaign in one process: the real roles, everyone's agent, and somebody's own two functions."""
+"""A whole campaign in one process: every role and everyone's agent, or a crowd in batches, and somebody's own two functions."""

@@ -254,9 +254,6 @@ class SpClient:
         came = {"amount": amount, "currency": currency}
         self.service.send_json("POST", f"/v1/tasks/{task}/deposits/{name}/confirmation", came)
 
-    def reject_deposit(self, task: str, name: str) -> None:
-        self.service.call("POST", f"/v1/tasks/{task}/deposits/{name}/rejection")
-
     # For participants.
 
     def enrol(self, task: str, certificate: str, consent: str | None = None) -> str | None:

@@ -22,23 +22,23 @@ export function toMillionths(amount) {
 }
 
 /**
- * What one person may earn, in millionths, as `estimate` of documents/task_summary.py: in the whole task, and in a round that counts
- * them. `varies`: rewards follow samples or distances, and these are their middle.
+ * What one person may earn in the whole task, in millionths, as `estimate` of documents/task_summary.py. `varies`: rewards follow
+ * samples or distances, and these are their middle.
  * @param {any} body Of a definition.
- * @returns {{low: bigint, high: bigint, roundLow: bigint, roundHigh: bigint, varies: boolean} | null} null: nothing is paid.
+ * @returns {{low: bigint, high: bigint, varies: boolean} | null} null: nothing is paid.
  */
 export function estimateOf({ settings, plan }) {
   const budget = isPaid({ settings }) ? toMillionths(settings.budget) : 0n;
   if (budget === 0n) return null;
   const inRound = settings.per_round ?? settings.max_participants;
   const planned = BigInt(plan.goal ?? Math.min(plan.start_with ?? settings.min_participants, inRound));
-  const [most, everyone, rounds] = [BigInt(Math.min(plan.goal ?? inRound, inRound)), BigInt(settings.max_participants), BigInt(settings.rounds)];
+  const [everyone, rounds] = [BigInt(settings.max_participants), BigInt(settings.rounds)];
   if (settings.pay === "fixed") {
     const [each, bonus] = [toMillionths(settings.each), toMillionths(settings.bonus ?? 0)];
-    return { low: 0n, high: rounds * each + bonus, roundLow: each, roundHigh: each, varies: false };
+    return { low: 0n, high: rounds * each + bonus, varies: false };
   }
   const varies = settings.pay === "samples" || settings.pay === "distance";
-  return { low: (rounds * budget) / everyone, high: (rounds * budget) / planned, roundLow: budget / most, roundHigh: budget / planned, varies };
+  return { low: (rounds * budget) / everyone, high: (rounds * budget) / planned, varies };
 }
 
 /** Whether anyone can compute from CSP's record what a round pays: its claim shows nothing, and need not wait. @param {Record<string, any>} settings */

@@ -17,7 +17,6 @@ export const HASH_BYTES = 32;
 export const SALT_BYTES = 32;
 export const MASK_BYTES = 32;
 export const SAMPLES_BYTES = 16;
-export const SIGNATURE_BYTES = 64;
 export const ROUND_BYTES = 4;
 export const MOST_UNSHOWN = 3;
 export const MOST_DEVICES = 5;
