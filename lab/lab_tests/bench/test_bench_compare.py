@@ -144,11 +144,11 @@ class TestTargets:
             "dropped": 0.1,
             "exchanges": 2,
             "floor": 0.02,
+            "plain": 0.05,
         }
         ours = [system(key, "crowdfl", **numbers) for key in SHARES]
         memory = MemoryOfServers("without checks", 1_000, 50, {"SP": Figure(grown, "B")})
-        plain = system("plain", "peer", servers=0.05)
-        return {row.key: row for row in target_rows([*ours, flower, plain], [memory])}
+        return {row.key: row for row in target_rows([*ours, flower], [memory])}
 
     def test_every_target_of_a_better_run_is_met_and_of_a_worse_one_is_missed(self):
         """Beside SecAgg+, and by itself."""

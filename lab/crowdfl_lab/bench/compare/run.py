@@ -189,9 +189,8 @@ def _beside_others(known: Mapping[str, System]) -> Iterator[Row]:
     for key, most in {"shares": 3, "shares_rewards": 10}.items():
         servers, name = known[key].figures["servers"], known[key].name
         target = Target(f"at most {most}", "ratio", at_most=most)
-        if "plain" in known:
-            plain = Reference("plain FedAvg", known["plain"].figures["servers"])
-            yield Row(f"{key}_plain", "both servers", servers, target, note=name).over(plain, "shares / plain")
+        plain = Reference("plain FedAvg, in turn", known[key].figures["plain"])
+        yield Row(f"{key}_plain", "both servers", servers, target, note=name).over(plain, "shares / plain")
         floor = Reference("each upload hashed, expanded and added once", known[key].figures["floor"])
         yield Row(f"{key}_floor", "both servers", servers, note=name).over(floor, "shares / floor")
 

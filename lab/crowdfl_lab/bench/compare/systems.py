@@ -7,7 +7,7 @@ of `shares` whole, of everyone and of those who are left when some drop out.
 import json
 import subprocess
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -223,15 +223,25 @@ def _flower_words(took: Mapping[str, Any], settings: CompareSettings) -> dict[st
     return {"drop": drop, "reads": f"the server reads the average; together with {others}, that one's upload{folded}"}
 
 
-def plain_system(settings: CompareSettings) -> System:
-    """FedAvg in the clear: 32-bit floats up, 32-bit floats down."""
-    models = [made_up_weights(settings.parameters, 2021 + i) for i in range(_DISTINCT)]
+def plain_average(models: Sequence[workload.Floats]) -> Callable[[int], bytes]:
+    """What plain FedAvg's server makes of so many uploads."""
     bodies = [model.astype("<f4").tobytes() for model in models]
 
     def average(crowd: int) -> bytes:
         received = [np.frombuffer(bodies[i % _DISTINCT], dtype="<f4") for i in range(crowd)]
         return fedavg(received, [100] * crowd).astype("<f4").tobytes()
 
+    return average
+
+
+def plain_models(settings: CompareSettings) -> list[workload.Floats]:
+    return [made_up_weights(settings.parameters, 2021 + i) for i in range(_DISTINCT)]
+
+
+def plain_system(settings: CompareSettings) -> System:
+    """FedAvg in the clear: 32-bit floats up, 32-bit floats down."""
+    models = plain_models(settings)
+    average = plain_average(models)
     after, upload = timed_call(lambda: models[0].astype("<f4").tobytes())
     result, crowds = average(settings.participants), (settings.participants, settings.present)  # the rest is timed warm
     taken = turns({crowd: partial(average, crowd) for crowd in crowds}, settings.reads)
@@ -411,7 +421,7 @@ class Shares:
         )
         self.task = shares_task(settings, rewards=rewards, reference=reference)
         self.signing = SigningKey.fresh()
-        self.parties = settings.parties(self.task, Threads(), self.recorder, requester=self.signing.public)
+        self.parties = settings.parties(self.task, Threads(1), self.recorder, requester=self.signing.public)
         self.names = [f"p{i:03}" for i in range(settings.participants)]
         for who in self.names:
             self.parties.participant(who)
@@ -420,10 +430,10 @@ class Shares:
     def system(self) -> System:
         settings, numbers = self.settings, iter(range(1, self.task.rounds))
         self._round(next(numbers), settings.participants)
-        whole = [self._round(next(numbers), settings.participants) for _ in range(settings.reads)]
+        beside = self._beside()
+        whole = [self._round(next(numbers), settings.participants) | beside() for _ in range(settings.reads)]
         fewer = [self._round(next(numbers), settings.present)["servers"] for _ in range(settings.reads)]
         figures = {column: median(played[column] for played in whole) for column in whole[0]}
-        figures["floor"] = self._floor()
         layout = f"{self.parties.sp.upload_bytes() / settings.parameters:.1f} bytes a parameter"
         reads, pays = _SHARES_READS + "; but one phone that cheats can spoil the average", "off"
         if self.rewards:
@@ -476,19 +486,23 @@ class Shares:
         """Seconds of a participant."""
         return median(lap.seconds for lap in self.recorder.laps if (lap.role, lap.stage) == ("participant", stage))
 
-    def _floor(self) -> float:
-        """Of both servers: SP hashes and adds everyone's share, CSP expands it from its seed and adds that."""
+    def _beside(self) -> Callable[[], dict[str, float]]:
+        """What is measured in turn with rounds, at the machine's speed of that moment: plain FedAvg's server, and the floor of
+        both servers, where SP hashes and adds everyone's share, and CSP expands it from its seed and adds that."""
+        crowd, average = self.settings.participants, plain_average(plain_models(self.settings))
         shape = SharesShape(self.parties.spec)
         share = bytes(shape.share_bytes)
         sums = RunningSum(shape.ring, shape.spec.parameters)
 
-        def once() -> None:
-            for _ in range(self.settings.participants):
+        def floor() -> None:
+            for _ in range(crowd):
                 leaves_of(share)
                 sums.add(share)
                 sums.add(expand(bytes(SEED_BYTES), b"floor", len(share)))
 
-        return min(turns({"once": once}, self.settings.reads)["once"].cpu)
+        variants = {"plain": partial(average, crowd), "floor": floor}
+        turns(variants, 1)  # they warm up
+        return lambda: {name: timing.cpu[0] for name, timing in turns(variants, 1).items()}
 
     def _common(self, number: int) -> workload.Floats:
         return self.weights + self._update(10**6 + number)
