@@ -32,6 +32,7 @@ from crowdfl_lab.bench.compare.systems import (
     SimulatedCrowd,
     System,
     ask_system,
+    least_of,
     peer_system,
 )
 from crowdfl_lab.report import output
@@ -160,6 +161,11 @@ class TestTargets:
         bare = {"shares_servers", "shares_upload", "memory_sp_without_checks"}
         assert {key for key, row in found.items() if row.met is False} == paid | bare
         assert [found[f"shares_{one}"].ratio for one in ("plain", "floor")] == [pytest.approx(2), pytest.approx(5)]
+
+    def test_of_a_peers_runs_each_time_is_the_least(self):
+        """What it says of sizes and of itself is of the first."""
+        answers = [{"server": 2.0, "before": 0.1, "off": 1.0}, {"server": 1.0, "before": 0.3, "off": 2.0}]
+        assert least_of(answers) == {"server": 1.0, "before": 0.1, "off": 1.0}
 
     def test_without_flower_its_rows_say_so(self):
         row = self.rows(System("flower", "Flower", missing=NOT_INSTALLED))["shares_servers"]
