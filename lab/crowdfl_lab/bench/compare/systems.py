@@ -509,7 +509,7 @@ class Shares:
                 sums.add(share)
                 sums.add(expand(bytes(SEED_BYTES), b"floor", len(share)))
 
-        variants = {"plain": partial(average, crowd), "floor": floor}
+        variants: dict[str, Callable[[], object]] = {"plain": partial(average, crowd), "floor": floor}
         turns(variants, 1)  # they warm up
         return lambda: {name: timing.cpu[0] for name, timing in turns(variants, 1).items()}
 
