@@ -265,7 +265,7 @@ def bench_machines(settings: LoadSettings, *, say: Say = lambda _: None) -> Resu
             before = sum(processor_seconds(ready.pids[name]) for name in sps), processor_seconds(keeper)
             for place, name in enumerate(used):
                 jobs = [_job(ready, "sp", int(number)) for number in part[place :: len(used)]]
-                _send(ready, name, settings.connections, jobs, kept=False)
+                send_all(ready, name, settings.connections, jobs, kept=False)
             after = sum(processor_seconds(ready.pids[name]) for name in sps), processor_seconds(keeper)
             spent[len(used)].append(((after[0] - before[0]) / len(part), (after[1] - before[1]) / len(part)))
     # The first turn of each warms up.
@@ -303,7 +303,7 @@ def _turns(ready: Platform, settings: LoadSettings, say: Say) -> list[Row]:
         kept = turn % 2 == 1
         for server in _SERVERS:
             jobs = [_job(ready, server, int(number)) for number in part]
-            seconds[server, kept].append(_send(ready, server, settings.connections, jobs, kept=kept))
+            seconds[server, kept].append(send_all(ready, server, settings.connections, jobs, kept=kept))
         if turn + 1 in (_TURNS // 2, _TURNS):
             growth.append(Figure(family_bytes("VmHWM", ready.pids["sp"]) - memory, "B"))
     spent = {s: (processor_seconds(ready.pids[s]) - before[s]) / settings.participants for s in _SERVERS}
@@ -311,10 +311,14 @@ def _turns(ready: Platform, settings: LoadSettings, say: Say) -> list[Row]:
     return _rows(seconds, cpu, growth, settings, len(ready.uploads[0]))
 
 
+def bare_job(number: int, upload: bytes) -> _Job:
+    return f"/bodies/{number}", upload, _OCTETS
+
+
 def _job(ready: Platform, server: str, number: int) -> _Job:
     keys, upload = ready.people[number], ready.uploads[number]
     if server == "bare":
-        return f"/bodies/{number}", upload, _OCTETS
+        return bare_job(number, upload)
     target = f"/v1/tasks/{ready.task}/rounds/1/uploads/{keys.who}"
     return (
         target,
@@ -323,7 +327,7 @@ def _job(ready: Platform, server: str, number: int) -> _Job:
     )
 
 
-def _send(ready: Platform, server: str, connections: int, jobs: Sequence[_Job], *, kept: bool) -> float:
+def send_all(ready: Platform, server: str, connections: int, jobs: Sequence[_Job], *, kept: bool) -> float:
     """Every body, so many at once; seconds. Every one must be acknowledged."""
     context = ssl.create_default_context(cafile=ready.ca)
     idle: SimpleQueue[HTTPSConnection] = SimpleQueue()

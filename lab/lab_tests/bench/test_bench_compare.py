@@ -76,6 +76,7 @@ def test_a_served_row_is_of_the_same_task_through_processes(rewards):
     served = served_system(SMALL, protocol, lambda _: None)
     assert served.key == protocol.key + "_served"
     assert served.figures["servers"].value == served.figures["sp"].value + served.figures["csp"].value > 0
+    assert served.figures["bare"].value > 0
 
 
 class TestRows:

@@ -201,7 +201,8 @@ def _beside_itself(known: Mapping[str, System]) -> Iterator[Row]:
         if (served := known.get(f"{one.key}_served")) is not None:
             target = Target("at most 1.5", "ratio", at_most=1.5)
             row = Row(served.key, "both servers, served", served.figures["servers"], target, note=one.name)
-            yield row.over(Reference("the protocol alone", one.figures["servers"]), "served / protocol")
+            bare = Reference("a bare FastAPI route takes the same uploads, TLS, write, fsync", served.figures["bare"])
+            yield row.over(Reference("the protocol alone", one.figures["servers"]), "served / protocol", bare)
     for one in own:
         target = Target("no extra time", "ratio", at_most=1.05)
         row = Row(f"{one.key}_dropped", "both servers, 30% dropped", one.figures["dropped"], target, note=one.name)

@@ -16,7 +16,7 @@ import numpy as np
 from crowdfl.services.client.peers import SpClient
 from crowdfl.settings import MILLION, TaskSettings
 from crowdfl_lab.bench.compare.systems import CompareSettings, Shares, System, figures_of, shares_task
-from crowdfl_lab.bench.load import LoadSettings, Platform, wait_until
+from crowdfl_lab.bench.load import LoadSettings, Platform, bare_job, send_all, wait_until
 from crowdfl_lab.bench.workload import Say, made_up_weights
 from crowdfl_lab.timing import processor_seconds
 
@@ -60,11 +60,12 @@ def served_system(settings: CompareSettings, protocol: Shares, say: Say) -> Syst
         ready = _Servers(Path(folder), row, load, stack, say)
         ready.fund()
         played = [_round(ready, number, settings) for number in range(1, settings.reads + 2)][1:]
+    bare = min(one.pop("bare") for one in played)
     spent = min(played, key=lambda one: sum(one.values()))
     words = dict.fromkeys(("drop", "reads", "rewards"), "as the protocol's row") | {"kind": "crowdfl"}
     name = f"{protocol.name}, served over HTTPS"
     note = f"processor time of both servers' processes, the least of {settings.reads} rounds after the first"
-    figures = figures_of(spent | {"servers": sum(spent.values())})
+    figures = figures_of(spent | {"servers": sum(spent.values()), "bare": bare})
     return System(f"{protocol.key}_served", name, figures, words, (note,))
 
 
@@ -80,7 +81,14 @@ def _round(ready: _Servers, number: int, settings: CompareSettings) -> dict[str,
     after = {role: processor_seconds(ready.pids[role]) for role in _SERVERS}
     for client in clients:
         client.close()
-    return {role: after[role] - before[role] for role in _SERVERS}
+    return {role: after[role] - before[role] for role in _SERVERS} | {"bare": _bare(ready, uploads)}
+
+
+def _bare(ready: _Servers, uploads: Sequence[bytes]) -> float:
+    """Processor time of a route that takes the same bodies, over connections of their own, writes and fsyncs them."""
+    before = processor_seconds(ready.pids["bare"])
+    send_all(ready, "bare", 1, [bare_job(place, upload) for place, upload in enumerate(uploads)], kept=False)
+    return processor_seconds(ready.pids["bare"]) - before
 
 
 def _uploads(ready: _Servers, number: int, clients: Sequence[SpClient], settings: CompareSettings) -> list[bytes]:
