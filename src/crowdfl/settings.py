@@ -198,8 +198,12 @@ def in_cents(millionths: int) -> Decimal:
 
 def handed_over(before: int, amount: int) -> int:
     """What is paid out of an amount after others, in millionths: whole cents, and no part of one is lost between two."""
-    cent = MILLION // 100
-    return ((before + amount) // cent - before // cent) * cent
+    return whole_cents(before + amount) - whole_cents(before)
+
+
+def whole_cents(amount: int) -> int:
+    """Of an amount in millionths, rounded down."""
+    return amount // (MILLION // 100) * (MILLION // 100)
 
 
 def money_words(millionths: int, currency: str) -> str:

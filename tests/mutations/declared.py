@@ -1829,26 +1829,32 @@ RESTORED = (
     off(
         "what the bank has paid before",
         "roles/sp/instalments.py",
-        "left and handed_over(sum(one.amount for one in rows), owed) <= left",
+        "left and handed_over(before, new.amount) <= left",
         RESTORES + "test_what_the_bank_has_paid_is_taken_off_however_a_claim_puts_its_rounds_together",
     ),
     instead(
         "a key that the bank knows",
         "roles/sp/instalments.py",
-        Text("known = taken | {", "known = taken or {"),
+        Text("if payment_key(stored.task, new.who, n) in named}", "if False}"),
         RESTORES + "test_no_cent_is_paid_twice_and_none_is_kept",
     ),
     off(
         "claims that came before the bank was asked",
         "roles/sp/instalments.py",
-        "left and one.state_at(now) is PaymentState.UNKNOWN and _handed(rows, one) <= left",
+        "one.state_at(now) in _WAITS",
         RESTORES + "test_claims_that_came_before_the_bank_was_asked_are_taken_off_too",
     ),
+    instead(
+        "a round of several payments",
+        "roles/sp/payments.py",
+        Text("key=lambda of: _LATEST[of[0]]", "key=lambda of: -_LATEST[of[0]]"),
+        RESTORES + "test_a_round_is_paid_for_people_once_all_that_pays_it_is",
+    ),
     off(
-        "a named amount that is another",
+        "a payer that knows what it has paid",
         "roles/sp/instalments.py",
-        "in_cents(handed) != in_cents(paid)",
-        RESTORES + "test_what_the_bank_has_paid_is_not_paid_again_when_it_is_claimed_again",
+        "stored.opened.payer or not named",
+        RESTORES + "test_a_payer_that_knows_what_it_has_paid_is_given_all",
     ),
     instead(
         "money that a later restore finds returned",

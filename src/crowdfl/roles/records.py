@@ -486,7 +486,7 @@ class StoredPayment:
 
     task: str
     who: str
-    sequence: int  # how many of its rounds this one and those before it pay: attested ones, and unused uploads
+    sequence: int  # how many of its rounds this one and those before it pay, attested or unused; after a restore more
     amount: int
     word: int  # of that, millionths that SP alone says to be owed: of unused uploads
     state: PaymentState

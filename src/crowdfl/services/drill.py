@@ -21,14 +21,15 @@ from pathlib import Path
 from typing import Any
 
 from crowdfl.errors import BackupError, BackupRefused, GuardMissing, RolledBack
-from crowdfl.roles.records import DepositState, PaymentState, RoundState, StoredTask, TaskState
+from crowdfl.roles.records import DepositState, PaymentState, RoundState, StoredPayment, StoredTask, TaskState
 from crowdfl.roles.sp.aggregators import upload_name
+from crowdfl.roles.sp.instalments import BANK
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.waiting import amount_words, format_time
 from crowdfl.services.alone import GUARD, alone
 from crowdfl.services.folders.backups import is_guard_archived, put_back, read_role, restoring_role
 from crowdfl.services.run import open_guard
-from crowdfl.settings import ComputingSettings, ServiceSettings
+from crowdfl.settings import ComputingSettings, ServiceSettings, handed_over, in_cents
 from crowdfl.storage import migrations
 from crowdfl.storage.archive import Manifest, read_manifest
 from crowdfl.storage.blobs import FileBlobs
@@ -309,11 +310,13 @@ def _money(stores: _Stores, now: StoredTask) -> Money:
         for store in (stores.running, stores.before)
     ]
     returned = [Ledger(store.movements(now.task)).returned() for store in (stores.running, stores.before)]
-    paid = [one for one in stores.running.payments(now.task) if one.state is PaymentState.PAID]
+    rows = stores.running.payments(now.task)
+    paid = [one for one in rows if one.state is PaymentState.PAID and one.owner != BANK]
+    said = [store.paid_before(now.task) for store in (stores.running, stores.before)]
     doubtful = {key: one for key, one in old.items() if one.state in _OPEN}
     doubtful |= {  # perhaps made since the backup, and so unknown to it
         one.key: one
-        for one in stores.running.payments(now.task)
+        for one in rows
         if one.state in _DOUBTFUL and (one.key not in old or old[one.key].state is not PaymentState.PAID)
     }
     return Money(
@@ -321,13 +324,21 @@ def _money(stores: _Stores, now: StoredTask) -> Money:
         now.opened.settings.currency,
         {name: much for name, much in confirmed[0].items() if name not in confirmed[1]},
         {
-            one.key: amount_words(one.amount)
+            one.key: _handed(stores.running, one)
             for one in paid
             if one.key not in old or old[one.key].state is not one.state
-        },
-        {key: amount_words(one.amount) for key, one in doubtful.items()},
+        }
+        | {key: f"{in_cents(much):f}" for key, much in said[0].items() if key not in said[1]},
+        {key: _handed(stores.running, one) for key, one in doubtful.items()},
         amount_words(max(0, returned[0] - returned[1])),
     )
+
+
+def _handed(store: SqlStore, payment: StoredPayment) -> str:
+    """In cents, as a bank's statement has it."""
+    rows = store.instalments(payment.task, payment.who)
+    before = sum(one.amount for one in rows if one.sequence < payment.sequence)
+    return f"{in_cents(handed_over(before, payment.amount)):f}"
 
 
 def _missing(store: SqlStore, settings: ComputingSettings, task: StoredTask) -> Iterator[str]:

@@ -21,7 +21,7 @@ from crowdfl.roles.records import (
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.storage import tables as t
 from crowdfl.storage.sql_tasks import Row, TaskTables
-from crowdfl.storage.statements import add, add_new, change, find, put
+from crowdfl.storage.statements import add, change, find, put, remove
 
 _MOVEMENT = [t.movements.c[field.name] for field in fields(Movement)]
 _DEPOSIT = [t.deposits.c[field.name] for field in fields(StoredDeposit)]
@@ -153,7 +153,8 @@ class MoneyTables(TaskTables):
     def mark_paid_before(self, task: str, amounts: Mapping[str, int]) -> None:
         with self._write() as c:
             for key, amount in amounts.items():
-                add_new(c, t.paid_before, task=task, key=key, amount=amount)
+                remove(c, t.paid_before, task=task, key=key)
+                add(c, t.paid_before, task=task, key=key, amount=amount)
 
     def paid_before(self, task: str) -> dict[str, int]:
         with self._read() as c:

@@ -147,21 +147,28 @@ def _pay_earlier(store: SpStore, payment: StoredPayment, now: float, note: str) 
 
 
 def pay_words(store: SpStore, task: str, who: str, now: float) -> dict[int, PayWord]:
-    """By round, of all that is booked for somebody: an instalment pays so many of its rounds as its sequence says, in the order
-    in which they were booked."""
+    """By round, of all that is booked for somebody: instalments pay rounds by what they come to, in the order in which they
+    were booked."""
     lacks = waits_for_destination(store, task)(who)
-    left, found = store.instalments(task, who), dict[int, PayWord]()
-    booked = Ledger(store.movements(task)).booked(who)
-    for place, (number, amount) in enumerate(booked, start=1):
-        left = [one for one in left if one.sequence >= place]
-        if not left:  # less than a millionth was owed, or it is booked at this very moment
-            state, note, since = PayState.WAITING, "", now
-        else:
-            one = left[0]
-            state, since = one.pay_state(now, has_place=not lacks), one.since
-            note = one.note if state is PayState.PAID else (one.error or "") if state is PayState.FAILED else ""
-        found[number] = PayWord(amount, state, note, since)
+    found, rows, end = dict[int, PayWord](), list[tuple[int, int, StoredPayment]](), 0
+    for one in store.instalments(task, who):
+        rows.append((end, end + one.amount, one))
+        end += one.amount
+    begin = 0
+    for number, amount in Ledger(store.movements(task)).booked(who):
+        its = [one for first, last, one in rows if first < begin + max(amount, 1) and last > begin]
+        begin += amount
+        if not its:  # less than a millionth was owed, or it is booked at this very moment
+            found[number] = PayWord(amount, PayState.WAITING, "", now)
+            continue
+        # A round that several pay is paid when all of them are.
+        state, one = max(((one.pay_state(now, has_place=not lacks), one) for one in its), key=lambda of: _LATEST[of[0]])
+        note = one.note if state is PayState.PAID else (one.error or "") if state is PayState.FAILED else ""
+        found[number] = PayWord(amount, state, note, one.since)
     return found
+
+
+_LATEST = {PayState.PAID: 0, PayState.WAITING: 1, PayState.NO_DESTINATION: 2, PayState.FAILED: 3}
 
 
 class Payments:

@@ -20,6 +20,7 @@ from crowdfl.errors import (
     Conflict,
     ConsentMissing,
     DocumentError,
+    FormatError,
     NotReady,
     TaskEnded,
     TaskFull,
@@ -154,9 +155,9 @@ class People:
         sp = self._aggregators.checking(task)
         try:
             held = read_result(self._ports.blobs, task, round_, "held")
-        except NotReady:
+            return not (isinstance(sp, HoldsAverage) and sp.holds(held, in_time))
+        except (NotReady, FormatError):  # what is not there, or not as it was written, says nothing
             return True
-        return not (isinstance(sp, HoldsAverage) and sp.holds(held, in_time))
 
     def _erase(self, task: str, who: str) -> None:
         """The bytes, once the books say so; and those of rounds that are over, where no step will read them again."""

@@ -240,8 +240,11 @@ class _Reception:
             self.incoming.discard(*place, who, digest)
             return self._receipt(place, known, "again")
         limit, head = limits
-        response = self.receive_one(place, self.incoming.take(*place, who, digest, head, limit))
-        self.incoming.discard(*place, who, digest)  # a refused one stays until it is replaced or swept: that may pass
+        with self.incoming.held(self.incoming.path(*place, who, digest)):  # what is looked at is what is kept
+            response = self.receive_one(place, self.incoming.take(*place, who, digest, head, limit))
+            self.incoming.discard(
+                *place, who, digest
+            )  # a refused one stays until it is replaced or swept: that may pass
         return response
 
     def _receipt(self, place: _Place, entry: Upload, became: Literal["new", "again", "unused"]) -> Response:

@@ -5,7 +5,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Annotated
@@ -22,6 +22,7 @@ from crowdfl.roles.kept_file import KeptFile
 from crowdfl.services.http.bodies import Body, spooled
 
 _PIECE = 1024 * 1024
+_TRIES = 100  # of a piece that meets others of the same file
 _STALE_SECONDS = 7 * 24 * 3600.0
 Offset = Annotated[int, Query(ge=0, le=2**40)]
 Total = Annotated[int, Query(ge=1, le=2**32 - 1)]
@@ -134,16 +135,31 @@ class UnfinishedFiles:
         for other in self.folder.glob(f"{path.name.split('.')[0]}.*.part"):
             if other != path:
                 self.unlink(other)  # of another round, or other bytes: one unfinished file each bounds the disk
-        while True:
+        for _ in range(_TRIES):
             with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)  # pieces of one file may come at once, here or in another process
                 if not _is_at(path, file):
                     continue
                 if anew and file.seek(0, os.SEEK_END):
-                    path.unlink()
+                    path.unlink(missing_ok=True)
                     continue
                 yield file
                 return
+        raise Conflict("others keep sending this at the same time: send it again")
+
+    @contextmanager
+    def held(self, path: Path) -> Iterator[None]:
+        """Nobody adds to it meanwhile, or begins it anew."""
+        with ExitStack() as stack:
+            for _ in range(_TRIES):
+                try:
+                    file = stack.enter_context(path.open("rb"))
+                except FileNotFoundError:
+                    break
+                fcntl.flock(file, fcntl.LOCK_EX)
+                if _is_at(path, file):
+                    break
+            yield
 
 
 def _is_at(path: Path, file: IO[bytes]) -> bool:
