@@ -125,7 +125,7 @@ def test_one_requester_has_one_unfinished_file_and_all_together_a_few(tmp_path):
     with pytest.raises(QuotaExceeded, match="8 other requesters"):
         files.require_room("another", 1, quotas)
     files.require_room("requester 3", 100, quotas)  # in place of its own
-    with files._open(files.path("requester 3", "b" * 64)):
+    with files._open(files.path("requester 3", "b" * 64), anew=True):
         pass
     assert len(list(tmp_path.glob("*.part"))) == 8
 

@@ -1850,10 +1850,10 @@ RESTORED = (
         Text("key=lambda of: _LATEST[of[0]]", "key=lambda of: -_LATEST[of[0]]"),
         RESTORES + "test_a_round_is_paid_for_people_once_all_that_pays_it_is",
     ),
-    off(
+    instead(
         "a payer that knows what it has paid",
         "roles/sp/instalments.py",
-        "stored.opened.payer or not named",
+        Text("if stored.opened.payer or not named:\n        store", "if not named:\n        store"),
         RESTORES + "test_a_payer_that_knows_what_it_has_paid_is_given_all",
     ),
     instead(
