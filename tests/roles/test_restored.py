@@ -706,7 +706,7 @@ def test_a_payer_that_knows_what_it_has_paid_is_given_all(tmp_path: Path):
     """Nothing is taken off for it, however often a program runs it: it pays what all comes to, less what it has paid."""
     desk = Desk.funded(tmp_path / "desk", 3, payer=ReaderKey.fresh().public)
     person, store, euro = desk.crowd[0], desk.sp.store, 1_000_000
-    reconcile(desk.sp.ports, desk.task, returned=0, paid={payment_key(desk.task, person.keys.who, 1): 5 * euro})
+    reconcile(desk.sp.ports, desk.task, returned=0, paid={payment_key(desk.task, person.keys.who, 1): 7 * euro})
     for sequence, owed in ((1, 5), (2, 9), (3, 4)):
         instalment(desk, person, sequence, owed * euro)
     found = [(one.sequence, one.amount // euro, one.state) for one in store.instalments(desk.task, person.keys.who)]
