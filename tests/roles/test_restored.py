@@ -1,6 +1,7 @@
 """After a restore from a backup: nothing is paid twice, nothing is answered twice, and phones bring back what was lost."""
 
 import contextlib
+import random
 import shutil
 from dataclasses import replace
 from functools import partial
@@ -37,9 +38,10 @@ from crowdfl.roles.restored import (
     reconcile,
 )
 from crowdfl.roles.sp.core import SpOptions
-from crowdfl.roles.sp.instalments import BANK, book_instalment, forgotten_payments
+from crowdfl.roles.sp.instalments import BANK, book_instalment, forgotten_payments, take_off
 from crowdfl.roles.sp.ledger import ESCROW, participant_account
 from crowdfl.roles.sp.payments import pay_words, resolve_payment
+from crowdfl.settings import handed_over, whole_cents
 from crowdfl.storage.database_copy import copy_database
 from tests.attacks.cheating import honest_uploads
 from tests.hosts import BUDGET, HARDENED, Desk, FileDisk, heard, raising, test_tools
@@ -769,3 +771,47 @@ def test_a_receipt_counts_although_sp_says_to_have_lost_the_upload(tmp_path: Pat
         person.claim()
     del desk.sp_link.reward
     assert person.claim() == person.rewards()[1] > 0
+
+
+def groups(rounds: int, draw: random.Random) -> list[slice]:
+    """So many rounds, as claims put them together."""
+    found, at = [], 0
+    while at < rounds:
+        step = draw.randint(1, rounds - at)
+        found.append(slice(at, at + step))
+        at += step
+    return found
+
+
+@pytest.mark.parametrize("smallest", [10_000, 1], ids=["whole cents", "millionths"])
+def test_whatever_was_paid_and_is_claimed_everyone_has_what_they_earned(desk: Desk, smallest: int):
+    """Claims before SP was lost, of which the bank knows some; others since, before its operator named them and after. Nothing
+    is due under a key that the bank knows, and the bank and SP together pay what was earned, to the cent."""
+    store, draw, now = desk.sp.store, random.Random(36), desk.clock.now()  # noqa: S311 -- no secret
+    for trial in range(150):
+        who, owed = f"{trial:020x}", [draw.randint(1, 9_000_000 // smallest) * smallest for _ in range(2)]
+        named, before = dict[str, int](), 0
+        for group in groups(draw.randint(0, 2), draw):
+            amount = sum(owed[group])
+            if draw.random() < 0.85:  # else the bank could not make it
+                named[payment_key(desk.task, who, group.stop)] = handed_over(before, amount)
+            before += amount
+        claimed, named_after = groups(draw.randint(0, 2), draw), draw.randint(0, 2)
+        for place, group in enumerate([*claimed, None]):
+            if place == min(named_after, len(claimed)):
+                store.change_task(desk.task, unreconciled=False)
+                with store.transaction():
+                    take_off(store, store.task(desk.task), named, now)
+            if group is not None:
+                with store.transaction():
+                    book_instalment(store, store.task(desk.task), who, group.stop, sum(owed[group]), 0, now)
+        rows = store.instalments(desk.task, who)
+        earned = sum(owed[: claimed[-1].stop] if claimed else [])
+        assert sum(one.amount for one in rows) == earned
+        due = [one for one in rows if one.owner != BANK]
+        assert not {one.key for one in due} & named.keys()
+        total = sum(
+            handed_over(sum(one.amount for one in rows if one.sequence < row.sequence), row.amount) for row in due
+        )
+        assert abs(total - max(0, whole_cents(earned) - sum(named.values()))) <= (0 if smallest > 1 else 20_000)
+        store.change_task(desk.task, unreconciled=True)

@@ -71,10 +71,11 @@ def take_off(store: SpStore, stored: StoredTask, paid: Mapping[str, int], now: f
         for one in sorted(theirs, key=lambda payment: payment.sequence):
             rows = store.instalments(task, who)
             others = [row for row in rows if row.sequence != one.sequence]
-            first, *rest = _parts(stored, replace(one, since=now, until=None), named, others)
-            if first.owner != BANK:
-                break  # nothing is left
-            store.change_payment(one, replace(first, sequence=one.sequence))
+            first, *rest = _parts(stored, one, named, others)
+            if first.owner == BANK:
+                first = replace(first, since=now, until=None)
+            if first != one:  # else nothing is left, and the bank does not know its key
+                store.change_payment(one, first)
             for part in rest:
                 store.add_payment(part)
         erase_destination(store, task, who)
