@@ -140,12 +140,11 @@ def forgotten_payments(store: SpStore, task: str) -> dict[str, int]:
     if stored.opened.payer or not named:
         booked = {one.key for one in store.payments(task)}
         return {key: amount for key, amount in sorted(named.items()) if key not in booked}
-    left = dict(named)
-    of_nobody = set(named)
-    for one in store.participants(task):
+    left, of_nobody = dict(named), set(named)
+    people = dict.fromkeys(one.who for one in store.payments(task))
+    for who in people | dict.fromkeys(one.identity.who for one in store.participants(task)):
         if not of_nobody:
             break
-        who = one.identity.who
         keys = {payment_key(task, who, n) for n in _sequences(stored, ())} & of_nobody
         if keys:
             of_nobody -= keys
