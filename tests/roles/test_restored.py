@@ -13,6 +13,7 @@ import pytest
 
 from crowdfl.crypto.sealing import ReaderKey
 from crowdfl.errors import (
+    Conflict,
     EnrolmentOver,
     MasksDoNotFit,
     NotReady,
@@ -667,6 +668,18 @@ def test_a_claim_of_two_rounds_before_the_bank_was_asked_is_paid_as_far_as_the_b
     reconcile(desk.sp.ports, desk.task, returned=0, paid={keys[1]: 5 * euro, keys[2]: 7 * euro})
     found = store.instalments(desk.task, person.keys.who)
     assert (sum(one.amount for one in found), {one.state for one in found}) == (12 * euro, {PAID})
+
+
+def test_a_payment_that_begins_while_the_bank_is_compared_changes_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+    person, euro, store = desk.crowd[0], 1_000_000, desk.sp.store
+    store.change_task(desk.task, unreconciled=True)
+    instalment(desk, person, 2, 12 * euro)
+    before = store.payments()
+    monkeypatch.setattr(store, "change_payment", lambda *_: False)
+    paid = {payment_key(desk.task, person.keys.who, 1): 5 * euro}
+    with pytest.raises(Conflict, match="reconcile once more"):
+        reconcile(desk.sp.ports, desk.task, returned=0, paid=paid)
+    assert (store.payments(), store.paid_before(desk.task)) == (before, {})
 
 
 def test_amounts_below_a_cent_make_no_payment_of_nothing(desk: Desk):

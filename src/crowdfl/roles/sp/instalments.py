@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
+from crowdfl.errors import Conflict
 from crowdfl.roles.ports import SpStore
 from crowdfl.roles.records import PaymentState, StoredPayment, StoredTask, payment_key
 from crowdfl.roles.sp.payees import erase_destination
@@ -75,7 +76,8 @@ def take_off(store: SpStore, stored: StoredTask, paid: Mapping[str, int], now: f
             if first.owner == BANK:
                 first = replace(first, since=now, until=None)
             if first != one:  # else nothing is left, and the bank does not know its key
-                store.change_payment(one, first)
+                if not store.change_payment(one, first):
+                    raise Conflict("a payment has begun at this very moment: reconcile once more")
             for part in rest:
                 store.add_payment(part)
         erase_destination(store, task, who)
