@@ -75,9 +75,9 @@ def take_off(store: SpStore, stored: StoredTask, paid: Mapping[str, int], now: f
             first, *rest = _parts(stored, one, named, others)
             if first.owner == BANK:
                 first = replace(first, since=now, until=None)
-            if first != one:  # else nothing is left, and the bank does not know its key
-                if not store.change_payment(one, first):
-                    raise Conflict("a payment has begun at this very moment: reconcile once more")
+            # Where it stays as it is, nothing is left, and the bank does not know its key.
+            if first != one and not store.change_payment(one, first):
+                raise Conflict("a payment has begun at this very moment: reconcile once more")
             for part in rest:
                 store.add_payment(part)
         erase_destination(store, task, who)
