@@ -60,7 +60,7 @@ export async function openModel() {
     evidence: async () => ({ name: "evidence-0123.json", text: "{}" }),
     payKinds: note("payKinds"),
     payTo: async (task, kind, to) => {
-      (await import(/** @type {string} */ ("./agent/pay.js"))).checkDestination(kind, to);
+      (await import(/** @type {string} */ ("./agent/pay_to.js"))).checkDestination(kind, to);
       await note("payTo")(task, kind, to);
       page.change(task, { payTo: { ...find(task).payTo, kind, to, state: "sent" } });
     },

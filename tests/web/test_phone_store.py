@@ -14,7 +14,7 @@ SCRIPT = """
 import { openStore } from "./agent/store.js";
 import { OneTab } from "./agent/tabs.js";
 import { newKeys } from "./protocol/keys.js";
-import { sign, verify } from "./protocol/seal.js";
+import { sign, verify } from "./protocol/signing.js";
 const store = await openStore();
 const task = "0".repeat(64);
 window.invite = () => store.open(task, { task });

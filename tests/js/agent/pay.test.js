@@ -3,9 +3,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { Holdings } from "#web/phone/agent/holdings.js";
-import { checkDestination, PayTo, reasonFor, WrongDestination } from "#web/phone/agent/pay.js";
 import { estimateOf } from "#web/phone/protocol/amounts.js";
+import { checkDestination, PayTo, WrongDestination } from "#web/phone/agent/pay_to.js";
 import { Store } from "#web/phone/agent/store.js";
+import { reasonFor } from "#web/phone/agent/unpaid.js";
 import { fromHex, text, utf8 } from "#web/phone/protocol/bytes.js";
 import { sealDestination } from "#web/phone/protocol/destination.js";
 import { Conflict, ServiceUnavailable } from "#web/phone/protocol/errors.js";

@@ -9,7 +9,8 @@ import { Store, openStore } from "#web/phone/agent/store.js";
 import { IndexedDbTables, MIGRATIONS } from "#web/phone/agent/tables.js";
 import { KeysLost, StorageFull, StoreTooNew, StoreUnavailable } from "#web/phone/protocol/errors.js";
 import { newKeys } from "#web/phone/protocol/keys.js";
-import { openSealed, sealTo, sign, verify } from "#web/phone/protocol/seal.js";
+import { openSealed, sealTo } from "#web/phone/protocol/seal.js";
+import { sign, verify } from "#web/phone/protocol/signing.js";
 import { FakePhone, FakePlatform, Fuse, TASK } from "./fakes.js";
 
 Object.assign(globalThis, { IDBKeyRange });

@@ -9,12 +9,14 @@ import { placeOf, startChain } from "#web/phone/protocol/chain.js";
 import { enrolmentRequest, openEnrolled, signDocument } from "#web/phone/protocol/documents.js";
 import { readEnd } from "#web/phone/protocol/ends.js";
 import { CrowdFLError } from "#web/phone/protocol/errors.js";
+import { expand } from "#web/phone/protocol/expansion.js";
 import { newKeys } from "#web/phone/protocol/keys.js";
 import { decode, encode } from "#web/phone/protocol/messages.js";
 import { makeClaim, openReward } from "#web/phone/protocol/rewards.js";
-import { expand, fromLittleEndian, toLittleEndian } from "#web/phone/protocol/ring.js";
-import { openSealed, sealTo, sign, verify } from "#web/phone/protocol/seal.js";
+import { fromLittleEndian, toLittleEndian } from "#web/phone/protocol/ring.js";
+import { openSealed, sealTo } from "#web/phone/protocol/seal.js";
 import { sharesTask } from "#web/phone/protocol/settings.js";
+import { sign, verify } from "#web/phone/protocol/signing.js";
 import { makeUpload } from "#web/phone/protocol/upload.js";
 import { altered, definitionOf, keysFrom, pairOf, publicOf, refuses, vectors } from "./support.js";
 

@@ -11,8 +11,8 @@ import { parseLink } from "#web/phone/protocol/invitation.js";
 import { newKeys, newTicketKey } from "#web/phone/protocol/keys.js";
 import { decode, encode } from "#web/phone/protocol/messages.js";
 import { BONUS, checkPlaceKept, openReward, placeNote, rewardBy } from "#web/phone/protocol/rewards.js";
-import { sign, verify } from "#web/phone/protocol/seal.js";
 import { requireCompany, sharesTask } from "#web/phone/protocol/settings.js";
+import { sign, verify } from "#web/phone/protocol/signing.js";
 import { definitionOf, refuses, vectors } from "./support.js";
 
 const TASK = "ab".repeat(32);

@@ -9,7 +9,7 @@ import * as errors from "#web/phone/protocol/errors.js";
 import { keysOf } from "#web/phone/protocol/keys.js";
 import { leavesOf, u64 } from "#web/phone/protocol/leaves.js";
 import { decode } from "#web/phone/protocol/messages.js";
-import { verify } from "#web/phone/protocol/seal.js";
+import { verify } from "#web/phone/protocol/signing.js";
 
 /** @typedef {import("#web/phone/protocol/bytes.js").Bytes} Bytes */
 /** @typedef {import("#web/phone/protocol/bundle.js").Bundle} Bundle */

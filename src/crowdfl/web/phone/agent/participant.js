@@ -8,9 +8,9 @@ import { ParticipantContext } from "./participant_context.js";
 import { Claims, UNDER_WAY } from "./claiming.js";
 import { evidenceCopy, heeded } from "./evidence.js";
 import { named } from "./holdings.js";
+import { PayTo } from "./pay_to.js";
 import { clockAhead, closedBy, requireRoom } from "./status.js";
 import { KeptModel } from "./model.js";
-import { PayTo } from "./pay.js";
 import { Rewards } from "./rewards.js";
 import { Uploads } from "./uploads.js";
 

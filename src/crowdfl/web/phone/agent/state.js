@@ -6,7 +6,7 @@ import { keptBody } from "../protocol/documents.js";
 import { BONUS } from "../protocol/rewards.js";
 import { UNDER_WAY, total } from "./claiming.js";
 import { Holdings } from "./holdings.js";
-import { reasonFor } from "./pay.js";
+import { reasonFor } from "./unpaid.js";
 import { CHARGE, CONTRIBUTION } from "./uploads.js";
 
 /** @typedef {"none" | "training" | "sending" | "arrived" | "late" | "unused" | "refused" | "nothing" | "undrawn"} Mine */

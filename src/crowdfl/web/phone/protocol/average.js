@@ -4,11 +4,13 @@ import { bind, concat, equal, sha256, utf8 } from "./bytes.js";
 import { limitsOf, requireRing } from "./bundle.js";
 import { after, nextBase, nextSecret, placeOf, roundedQuotient } from "./chain.js";
 import { ChainBroken, LengthMismatch, NothingToAverage, ProtocolError, RolledBack, SealBroken, TooFewParticipants } from "./errors.js";
+import { expand } from "./expansion.js";
 import { MASK_BYTES } from "./limits.js";
 import { decode, encode } from "./messages.js";
 import { reasonOf } from "./reasons.js";
-import { elementBytes, expand, fromLittleEndian, signedDifference } from "./ring.js";
-import { openSealed, verify } from "./seal.js";
+import { elementBytes, fromLittleEndian, signedDifference } from "./ring.js";
+import { openSealed } from "./seal.js";
+import { verify } from "./signing.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
 /** @typedef {import("./bundle.js").Bundle} Bundle */

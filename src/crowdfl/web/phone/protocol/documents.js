@@ -8,7 +8,8 @@ import { signingPair } from "./keys.js";
 import { uploadDigest } from "./leaves.js";
 import { MOST_DEVICES } from "./limits.js";
 import { decode } from "./messages.js";
-import { isSigned, openSealed, sign, verify } from "./seal.js";
+import { openSealed } from "./seal.js";
+import { isSigned, sign, verify } from "./signing.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
 /** @typedef {Record<string, any>} Body */

@@ -6,7 +6,7 @@ import { parseRecord, standing } from "./average.js";
 import { ProtocolError } from "./errors.js";
 import { decode, encode, kindOf } from "./messages.js";
 import { reasonOf } from "./reasons.js";
-import { verify } from "./seal.js";
+import { verify } from "./signing.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
 /** @typedef {import("./reasons.js").Reason} Reason */

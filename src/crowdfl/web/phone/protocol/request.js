@@ -2,7 +2,7 @@
 
 import { hex, sha256, utf8 } from "./bytes.js";
 import { FormatError } from "./errors.js";
-import { sign } from "./seal.js";
+import { sign } from "./signing.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
 /** @typedef {import("./keys.js").Keys} Keys */

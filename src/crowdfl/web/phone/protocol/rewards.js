@@ -7,9 +7,10 @@ import { parseRecord, standing } from "./average.js";
 import { ClaimRefused, ProtocolError, RewardOutOfRange, SealBroken, UploadRejected } from "./errors.js";
 import { SAMPLES_BYTES } from "./limits.js";
 import { decode, encode } from "./messages.js";
-import { openSealed, sign, verify } from "./seal.js";
+import { openSealed } from "./seal.js";
 import { claimsEarly } from "./amounts.js";
 import { requireRewards } from "./settings.js";
+import { sign, verify } from "./signing.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
 /** @typedef {import("./bundle.js").Bundle} Bundle */

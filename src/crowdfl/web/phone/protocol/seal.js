@@ -1,13 +1,12 @@
-// Sealing and signatures, as crypto/sealing.py and crypto/signing.py: HPKE for whoever reads, Ed25519.
+// Sealing to whoever reads, by HPKE, as crypto/sealing.py.
 
 import { concat } from "./bytes.js";
-import { BadSignature, InvalidKey, SealBroken } from "./errors.js";
+import { InvalidKey, SealBroken } from "./errors.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
 /** @typedef {import("./keys.js").Keys} Keys */
 
 const KEY_BYTES = 32;
-const SIGNING = { name: "Ed25519" };
 
 /** Fetched with the first seal: whoever reads an invitation needs none. */
 async function loadedSuite() {
@@ -63,29 +62,4 @@ export async function readingPair(secret, publicHalf) {
   } catch {
     throw new InvalidKey("this is not a valid X25519 key");
   }
-}
-
-/**
- * Throws `BadSignature` unless the owner of `key` signed this message.
- * @param {Bytes} key @param {Bytes} message @param {Bytes} signature
- */
-export async function verify(key, message, signature) {
-  if (!(await isSigned(key, message, signature))) {
-    throw new BadSignature("the signature does not fit the message and its claimed signer");
-  }
-}
-
-/** @param {Bytes} key @param {Bytes} message @param {Bytes} signature */
-export async function isSigned(key, message, signature) {
-  try {
-    const signer = await crypto.subtle.importKey("raw", key, SIGNING, false, ["verify"]);
-    return await crypto.subtle.verify(SIGNING, signer, signature, message);
-  } catch {
-    return false; // a key or a signature of another length, or not a point of the curve
-  }
-}
-
-/** @param {{ signing: CryptoKeyPair }} keys @param {Bytes} message @returns {Promise<Bytes>} */
-export async function sign(keys, message) {
-  return new Uint8Array(await crypto.subtle.sign(SIGNING, keys.signing.privateKey, message));
 }

@@ -4,11 +4,13 @@ import { bind, sha256, u32, utf8 } from "./bytes.js";
 import { lengthBound, requireRing } from "./bundle.js";
 import { chainWeights, placeOf } from "./chain.js";
 import { LengthMismatch, NotFinite, NothingToContribute, SlotOverflow } from "./errors.js";
+import { expand } from "./expansion.js";
 import { leavesOf, u64 } from "./leaves.js";
 import { SALT_BYTES, SEED_BYTES } from "./limits.js";
 import { encode } from "./messages.js";
-import { elementBytes, expand, fromLittleEndian, Integers64, minusElements, toLittleEndian } from "./ring.js";
-import { sealTo, sign } from "./seal.js";
+import { elementBytes, fromLittleEndian, Integers64, minusElements, toLittleEndian } from "./ring.js";
+import { sealTo } from "./seal.js";
+import { sign } from "./signing.js";
 import { rint } from "./steps.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
