@@ -2,7 +2,7 @@
 
 import { fromBase64 } from "../protocol/bytes.js";
 import { Conflict, NotReady, Truncated } from "../protocol/errors.js";
-import { headOf } from "../protocol/leaves.js";
+import { headOf } from "../protocol/heads.js";
 import { MODEL_LIMIT, OCTETS, Service, unusable } from "./transport.js";
 
 /** @typedef {import("../protocol/bytes.js").Bytes} Bytes */
@@ -236,7 +236,7 @@ export class Platform {
   }
 }
 
-/** @typedef {{target: string, keys: Keys, upload: Bytes, head: import("../protocol/leaves.js").Head, onSent: (sent: number) => void}} Sending */
+/** @typedef {{target: string, keys: Keys, upload: Bytes, head: import("../protocol/heads.js").Head, onSent: (sent: number) => void}} Sending */
 
 function losing() {
   return unusable("SP keeps losing this upload: try again later");

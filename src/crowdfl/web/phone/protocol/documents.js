@@ -4,8 +4,8 @@
 import { base64url, concat, fromBase64url, fromHex, hex, sha256, text, utf8 } from "./bytes.js";
 import { DocumentError, FormatError, KeyMismatch } from "./errors.js";
 import { completed, numbered } from "./forms.js";
+import { uploadDigest } from "./heads.js";
 import { signingPair } from "./keys.js";
-import { uploadDigest } from "./leaves.js";
 import { MOST_DEVICES } from "./limits.js";
 import { decode } from "./messages.js";
 import { openSealed } from "./seal.js";
