@@ -254,6 +254,16 @@ TABLES_REFUSED = {
     "a step's": ({}, {"shares": {"server_step": {"kind": "fedadam", "lr": 1}}}, "unknown setting `server_step.lr`"),
     "flat": ({}, {"shares": {"server_rate": 0.1}}, "unknown setting `server_rate`"),
     "mistyped": ({}, {"shares": {"max_nrom": 0.1}}, "unknown setting `max_nrom` (did you mean `max_norm`?)"),
+    "in its own table": (
+        {},
+        {"paper": {"mask_bits": 40}},
+        "[paper]: unknown setting `mask_bits` (did you mean `key_bits`?); the settings here are key_bits, lanes",
+    ),
+    "not of others": (
+        {"mask_bits": 40},
+        {"shares": {}},
+        "[settings]: unknown setting `mask_bits`; the settings here are budget, clip, currency, decimals, late, ",
+    ),
 }
 
 

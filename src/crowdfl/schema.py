@@ -2,7 +2,7 @@
 
 import difflib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType, UnionType
@@ -141,17 +141,24 @@ def require_known(
 ) -> None:
     """Refuse a name that is not a setting: a mistyped one must not leave another at its default."""
     known = settable(model)
-    unknown = sorted(set(found) - set(model.model_fields if by_program else known))
-    if unknown and model.model_config.get("extra") != "ignore":
-        listed = ", ".join(_hint(name, known, inside) for name in unknown[:_LISTED])
-        raise SettingsError(f"unknown setting {listed}; the settings here are {', '.join(sorted(known))}")
+    if model.model_config.get("extra") != "ignore":
+        refuse_unknown(set(found) - set(model.model_fields if by_program else known), known, known, inside)
     for name, field in known.items():
         table = table_of(field)
         if table and isinstance(found.get(name), dict):
             require_known(table, found[name], f"{inside}{name}.", by_program=by_program)
 
 
-def _hint(name: str, known: Mapping[str, FieldInfo], inside: str) -> str:
+def refuse_unknown(
+    unknown: Collection[str], here: Collection[str], meant: Collection[str], inside: str = "", place: str = ""
+) -> None:
+    """If there are such: with the settings that are `here`, and those that may have been `meant`."""
+    if unknown:
+        listed = ", ".join(_hint(name, meant, inside) for name in sorted(unknown)[:_LISTED])
+        raise SettingsError(f"{place}unknown setting {listed}; the settings here are {', '.join(sorted(here))}")
+
+
+def _hint(name: str, known: Collection[str], inside: str) -> str:
     usual = name[:_SHOWN].replace("learning_rate", "rate").replace("lr", "rate")  # what other programs call it
     near = [usual] if usual in known else difflib.get_close_matches(name[:_SHOWN], known, 1, _ALIKE)
     return f"`{inside}{ascii(name[:_SHOWN])[1:-1]}`" + (f" (did you mean `{inside}{near[0]}`?)" if near else "")

@@ -6,7 +6,7 @@ from typing import Any
 
 from crowdfl.effects import nothing_words, profiles_of
 from crowdfl.errors import SettingsError
-from crowdfl.schema import settable
+from crowdfl.schema import refuse_unknown, settable
 from crowdfl.settings import TaskSettings
 
 _KEYED = ("lanes", "key_bits")
@@ -58,6 +58,10 @@ def flat_settings(common: Mapping[str, Any], tables: Mapping[str, Mapping[str, A
         if name in COMMON_SETTINGS:
             raise SettingsError(f"`{name}` is a setting of every profile: write it in the table [settings]")
         _require_of(profile, name)
+    written = [name for name in OWN_SETTINGS[profile] if name == STEP or name not in STEP_NAMES]
+    for table, found_there, here in (("settings", common, COMMON_SETTINGS), (profile, own, written)):
+        unknown = found_there.keys() - {*COMMON_SETTINGS, *OWN_SETTINGS[profile]}
+        refuse_unknown(unknown, here, [*COMMON_SETTINGS, *written], place=f"[{table}]: ")
     return {"profile": profile, **common, **own}
 
 

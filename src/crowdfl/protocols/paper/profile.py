@@ -183,7 +183,7 @@ class PaperProfile(KeyedProfile):
         if bits(widths.encoding.bound) >= widths.sigma - 1:
             raise WidthBudgetExceeded(
                 f"averages of {bits(widths.encoding.bound)} bits are not covered by masks of {widths.sigma} bits: "
-                "raise mask_bits, or lower clip or decimals"
+                "lower clip or decimals"
             )
         for kappa in kappas:
             PaperSdivSp.check(settings.key_bits, kappa, widths.sigma, settings.decimals)

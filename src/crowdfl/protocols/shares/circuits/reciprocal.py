@@ -64,7 +64,7 @@ class ReciprocalWidths:
             raise WidthBudgetExceeded(
                 f"to hide divisors of {self.range} bits of range, masks of {self.span} bits are needed, and numbers of "
                 f"{self.modulus} bits, more than {_WIDEST}: lower rounds, max_participants, max_norm, decimals or "
-                'max_samples, raise distance_floor, or take pay = "equal"'
+                'max_samples, or take pay = "equal"'
             )
 
     @cached_property
