@@ -111,6 +111,14 @@ def compare(
         Path, typer.Option(envvar="CROWDFL_PFL", help="The Python that has pfl (`make pfl`).")
     ] = _DEFAULT_PFL,
     compute: Annotated[str, typer.Option(help="cuda: measure the servers there too, whole.")] = "threads",
+    paper_round: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="The JSON of `bench gpu --profile paper`: its times, in place of extrapolated ones.",
+        ),
+    ] = None,
     out: _Out = None,
 ) -> None:
     """One round of CrowdFL beside what one would pick instead: time, bytes, drop-outs, who reads what."""
@@ -118,7 +126,12 @@ def compare(
 
     fast = None if compute == "threads" else backend_named(compute)
     settings = systems.CompareSettings.quick() if quick else systems.CompareSettings()
-    result = run.bench_compare(settings, python=peers, pfl=pfl, fast=fast, say=progress_to_stderr())
+    try:
+        result = run.bench_compare(
+            settings, python=peers, pfl=pfl, fast=fast, paper=paper_round, say=progress_to_stderr()
+        )
+    except SettingsError as wrong:
+        raise typer.BadParameter(str(wrong), param_hint="--paper-round") from None
     deliver(result, as_json=as_json, out=out)
 
 

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from crowdfl.crypto.compute import Threads
+from crowdfl.errors import SettingsError
 from crowdfl_lab.bench import command
 from crowdfl_lab.bench.compare import run as measured
 from crowdfl_lab.bench.compare.run import MemoryOfServers, memory_of_servers, target_rows
@@ -33,12 +34,14 @@ from crowdfl_lab.bench.compare.systems import (
     System,
     ask_system,
     least_of,
+    paper_system,
     peer_system,
 )
 from crowdfl_lab.report import output
 from crowdfl_lab.report.results import Figure, Result, Row
 
 PEERS_PYTHON = Path(__file__).parents[3] / ".venv-peers/bin/python"
+GPU_ROUND = Path(__file__).parents[2] / "figures" / "gpu-paper.json"
 VARIANTS = ("shown", "shown_rewards", "hidden", "hidden_rewards")
 SHARES = ("shares", "shares_rewards")
 SMALL = replace(
@@ -47,7 +50,7 @@ SMALL = replace(
     insecure_test_key=True,
     parameters=600,
     slices=(3, 5),
-    paper_sizes=((1, 3), (1, 4)),
+    paper_sizes=((1, 3), (2, 3)),
     serves=False,
 )
 PYTHONS = {"flower": PEERS_PYTHON, "pfl": PEERS_PYTHON.parents[2] / ".venv-pfl/bin/python"}
@@ -96,7 +99,7 @@ class TestRows:
         assert (paper.parameters, paper.participants, paper.dropped) == (277_006, 36, 11)
 
     def test_what_was_not_measured_whole_is_marked_with_its_sample(self, systems):
-        """The servers' slices and all of `paper`; a participant is measured at full size. The columns agree."""
+        """The servers' slices and all times of `paper`; a participant is measured at full size. The columns agree."""
         for variant in VARIANTS:
             figures = systems[variant].figures
             for column in ("sp", "csp", "servers", "dropped"):
@@ -105,7 +108,8 @@ class TestRows:
             assert not any(figures[c].sample for c in ("ahead", "before", "after", "upload", "download"))
             assert figures["servers"].value == pytest.approx(figures["sp"].value + figures["csp"].value)
             assert figures["dropped"].value < figures["servers"].value
-        assert all(figure.sample for figure in systems["paper"].figures.values())
+        exact = {column for column, figure in systems["paper"].figures.items() if not figure.sample}
+        assert exact == {"upload", "download"}
         assert not systems["plain"].samples
 
     def test_rounds_of_shares_are_measured_whole(self, systems):
@@ -117,6 +121,30 @@ class TestRows:
         assert paid.figures["dealt"].value > 0
         assert plain.figures["upload"].value < paid.figures["upload"].value
         assert max(found.figures["off"].value for found in (plain, paid)) < 2e-6
+
+    def test_what_paper_sends_is_its_ciphertexts_and_one_frame(self, systems):
+        """Two ciphertexts a parameter and one of samples go up, as many come down, and two of the reward."""
+        wide = 4 * SMALL.prime_bits // 8
+        for column, count in (("upload", 2 * 600 + 1), ("download", 2 * 600 + 2)):
+            assert 0 < systems["paper"].figures[column].value - count * wide < 500
+
+    def test_a_round_of_paper_that_was_measured_whole_has_no_star(self, tmp_path):
+        """Its figures are the file's; of another size it is refused."""
+        found = json.loads(GPU_ROUND.read_text())
+        path = tmp_path / "round.json"
+        path.write_text(json.dumps(found))
+        with pytest.raises(SettingsError, match=r"round\.json holds a round of other sizes"):
+            paper_system(SMALL, Threads(1), path)
+        path.write_text(json.dumps(found | {"settings": {name: getattr(SMALL, name) for name in found["settings"]}}))
+        measured_whole = paper_system(SMALL, Threads(1), path)
+        assert measured_whole.name == "paper, rewards on, one NVIDIA H200"
+        assert not measured_whole.samples
+        assert set(measured_whole.figures) == {"before", "after", "upload", "download", "servers", "off"}
+        stages = {name: clock["value"] for name, *_, clock in found["tables"][0]["rows"]}
+        servers = sum(stages[stage] for stage in ("average", "distances", "pay"))
+        assert servers - 1 < measured_whole.figures["servers"].value < servers + stages["read"]
+        (off,) = (part["off"] for part in found["parts"] if part["part"] == "read")
+        assert measured_whole.figures["off"].value == off
 
     def test_a_fast_backend_is_measured_whole(self):
         """No star on the servers' figures."""

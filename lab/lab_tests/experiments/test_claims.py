@@ -116,6 +116,19 @@ def test_what_is_not_stored_is_open_and_names_its_command(stored):
     assert "not stored here: `crowdfl reproduce gap`" in text
 
 
+def test_a_whole_round_of_paper_is_shown_by_its_stages_where_it_is_stored(stored):
+    heading = "## Figures 5(b), 6 and 7(b) at the paper's size\n\n"
+    assert heading + "Not stored here: `crowdfl bench gpu --profile paper`." in claims.write_page(stored).read_text()
+    made = json.loads((LAB / "figures" / "gpu-paper.json").read_text())
+    average = next(part for part in made["parts"] if part["stage"] == "average")
+    more = 100 - average["wall"]
+    average["wall"] = 100
+    (stored.parent / "gpu-paper.json").write_text(json.dumps(made))
+    shown = claims.write_page(stored).read_text().partition(heading)[2].partition("##")[0]
+    assert "| 6(a) | uploads are checked and added, SP and CSP average | 100.0 |" in shown
+    assert f"| | the round | {made['rows'][0]['crowdfl']['value'] + more:.1f} |" in shown
+
+
 @pytest.mark.parametrize(("others", "marked"), [(1.3, True), (0.1, False)])
 def test_times_of_a_busy_machine_are_marked(stored, others, marked):
     made = stored / "fig6" / "made.json"

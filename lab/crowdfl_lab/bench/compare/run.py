@@ -81,11 +81,13 @@ def bench_compare(
     python: Path,
     pfl: Path | None = None,
     fast: Backend | None = None,
+    paper: Path | None = None,
     say: Say = lambda _: None,
 ) -> Result:
-    """Every system, one after another. `fast`: a backend on which the servers are measured whole, beside the threads."""
+    """Every system, one after another. `fast`: a backend on which the servers are measured whole, beside the threads; `paper`:
+    what `bench gpu` wrote of a whole round of that profile."""
     where, threads = machine(), Threads()
-    systems = list(measure_systems(settings, threads, python, fast, say))
+    systems = list(measure_systems(settings, threads, python, fast, say, paper))
     memory = [memory_of_servers(settings, say, rewards=rewards) for rewards in (False, True)]
     say("simulators")
     simulators = list(measure_simulators({"flower": python, "pfl": pfl or Path("nowhere")}, settings.simulated))
@@ -93,7 +95,12 @@ def bench_compare(
 
 
 def measure_systems(
-    settings: CompareSettings, threads: Threads, python: Path, fast: Backend | None, say: Say
+    settings: CompareSettings,
+    threads: Threads,
+    python: Path,
+    fast: Backend | None,
+    say: Say,
+    paper: Path | None = None,
 ) -> Iterator[System]:
     for hidden, rewards in product((False, True), repeat=2):
         variant = Hardened(settings, hidden=hidden, rewards=rewards)
@@ -112,7 +119,7 @@ def measure_systems(
             say(f"{shares.name}: the same, served")
             yield served_system(settings, shares, say)
     say("paper, two small rounds")
-    yield paper_system(settings, threads)
+    yield paper_system(settings, threads, paper)
     for peer, name in PEERS.items():
         say(name)
         yield ask_system(python, peer, settings)

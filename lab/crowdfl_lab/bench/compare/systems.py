@@ -25,6 +25,7 @@ from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.shares.expansion import expand
 from crowdfl.crypto.shares.ring import RunningSum
 from crowdfl.crypto.signing import SigningKey
+from crowdfl.errors import SettingsError
 from crowdfl.learning.oracle import fedavg
 from crowdfl.protocols.common.keyed import keyed_party
 from crowdfl.protocols.hardened.prifedavg import dither
@@ -362,30 +363,70 @@ class Hardened:
         return System(key, name, device | servers, words, (layout, note))
 
 
-def paper_system(settings: CompareSettings, backend: Backend) -> System:
-    """The profile `paper`, rewards on: two small rounds, extrapolated from the larger."""
+def paper_system(settings: CompareSettings, backend: Backend, whole: Path | None = None) -> System:
+    """The profile `paper`, rewards on: two small rounds, whose sizes lie on a line and whose times are extrapolated; or, with
+    its JSON, the times of a round that `bench gpu` measured whole."""
     task = TaskSettings(profile="paper", max_participants=settings.participants, key_bits=2 * settings.prime_bits)
     small, large = (settings.play(task, backend, made_up_models(size, crowd)) for size, crowd in settings.paper_sizes)
     up = settings.parameters / large.parameters
     crowd = len(large.samples)
-    played = large.played
     spent = large.recorder.seconds_of
+    words = _OURS | {"reads": _PAPER_READS, "rewards": "yes, CSP can read them"}
+    sizes = figures_of(_sent_at(settings.parameters, small, large))
+    if whole is not None:
+        figures, name, note = _measured_whole(settings, whole)
+        return System("paper", f"paper, rewards on, {name}", figures | sizes, words, (note,))
     shared = {role: up * spent(role, *_AVERAGING) for role in SERVERS}
     each = {role: up * spent(role, "collect", "reward") / crowd for role in SERVERS}
     sample = f"a round of {large.parameters} parameters and {crowd} participants"
     times = f"{_times(small, large, _AVERAGING, small.parameters, large.parameters):.2f} times the smaller's"
     note = f"an averaged parameter of the larger sample costs {times}; times include randomizers"
-    upload, envelope = (next(iter(sent.values())) for sent in (played.uploads, played.envelopes))
     device = {
         "before": up * spent("participant", "read") / crowd,
         "after": up * spent("participant", "encrypt") / crowd,
-        "upload": up * len(upload),
-        "download": up * (len(played.publication) + len(envelope)),
         "off": large.off,
     }
     figures = figures_of(device, sample) | _server_figures(settings, shared, each, sample)
-    words = _OURS | {"reads": _PAPER_READS, "rewards": "yes, CSP can read them"}
-    return System("paper", "paper, rewards on", figures, words, (note,))
+    return System("paper", "paper, rewards on", figures | sizes, words, (note,))
+
+
+def _sent_at(parameters: int, small: MeasuredRound, large: MeasuredRound) -> dict[str, float]:
+    """What one participant sends and fetches: a fixed part, and as much for each parameter."""
+
+    def sent(of: MeasuredRound) -> dict[str, int]:
+        upload, envelope = (next(iter(found.values())) for found in (of.played.uploads, of.played.envelopes))
+        return {"upload": len(upload), "download": len(of.played.publication) + len(envelope)}
+
+    begin, end = sent(small), sent(large)
+    more = (parameters - small.parameters) / (large.parameters - small.parameters)
+    return {column: begin[column] + more * (end[column] - begin[column]) for column in begin}
+
+
+def _measured_whole(settings: CompareSettings, path: Path) -> tuple[dict[str, Figure], str, str]:
+    """Of a round that `bench gpu --profile paper` wrote: its times, the machine, and how they are to be read."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    wrong = [
+        name
+        for name in ("parameters", "participants", "prime_bits")
+        if found["settings"][name] != getattr(settings, name)
+    ]
+    if wrong:
+        raise SettingsError(f"{path.name} holds a round of other sizes ({', '.join(wrong)}): measure it at these")
+    seconds = dict.fromkeys(("encrypt", "read", "servers"), 0.0)
+    for entry in found["parts"]:
+        laps, stage = entry["laps"], entry["stage"]
+        if stage == "encrypt":
+            seconds["encrypt"] += laps["participant"] / settings.participants
+        elif stage == "read":
+            seconds["read"] += laps["participant"]
+            seconds["servers"] += laps["SP"]
+        elif stage != "keys":
+            seconds["servers"] += entry["wall"] - laps["participant"]
+    off = next(entry["off"] for entry in found["parts"] if entry["part"] == "read")
+    device = {"before": seconds["read"], "after": seconds["encrypt"], "off": off}
+    where = found["machine"].get("gpu", found["machine"]["backend"])
+    note = f"a round measured whole, all parties on {where}; servers by the clock, rounds with dropouts not measured"
+    return figures_of(device | {"servers": seconds["servers"]}), f"one {where}", note
 
 
 def _times(small: MeasuredRound, large: MeasuredRound, stages: tuple[str, ...], fewer: int, more: int) -> float:
