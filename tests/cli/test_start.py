@@ -70,5 +70,15 @@ def test_simulate_loads_no_database_and_no_profile_but_the_usual_one():
     modules = loaded("import crowdfl; crowdfl.simulate")
     assert "crowdfl.simulation.run" in modules
     assert not heavy(modules) & {"asyncio", "fastapi", "httpx", "sqlalchemy", "torch"}
-    assert not {name for name in modules if name.startswith(("crowdfl.protocols.hardened", "crowdfl.protocols.paper"))}
-    assert len(modules) < 620
+    late = "crowdfl.protocols.hardened", "crowdfl.protocols.paper", "crowdfl.roles.sp", "rich.console"
+    assert not {name for name in modules if name.startswith(late)}
+    assert len(modules) < 560
+
+
+def test_a_server_loads_no_database_but_its_own():
+    """What migrates, another database's programs, object stores and clusters wait until they are asked for."""
+    modules = loaded("import crowdfl.services.local_role")
+    assert "crowdfl.services.run" in modules
+    late = "alembic", "boto3", "botocore", "distributed", "pandas", "sqlalchemy.dialects.postgresql", "torch"
+    assert not {name for name in modules if name.startswith(late)}
+    assert len(modules) < 1150

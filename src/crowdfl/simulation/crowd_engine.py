@@ -8,7 +8,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,6 @@ from crowdfl.protocols.shares.dealing.keys import REQUESTER
 from crowdfl.protocols.shares.server_optimizers import Moments
 from crowdfl.reasons import Reason
 from crowdfl.roles.records import Round, RoundState
-from crowdfl.roles.sp.core import Draw
 from crowdfl.settings import TaskSettings, from_millionths
 from crowdfl.simulation.crowd_servers import CrowdServers, Handed
 from crowdfl.simulation.draws import Evaluated
@@ -34,6 +33,9 @@ from crowdfl.simulation.engine import OnChange, OnRead
 from crowdfl.simulation.log import SimulationLog
 from crowdfl.simulation.parallel import ParallelTrainer
 from crowdfl.simulation.recorder import Recorder, costs_by_role
+
+if TYPE_CHECKING:
+    from crowdfl.roles.sp.core import Draw
 
 _AFTER_WINDOW = 1.0  # seconds, at most: when late updates come
 
@@ -126,7 +128,7 @@ class CrowdEngine:
         away_in: Away,
         averaging: Averaging,
         *,
-        draw: Draw,
+        draw: "Draw",
         evaluated: Evaluated,
         on_change: OnChange = lambda _engine: None,
         on_read: OnRead = lambda _engine, _round: False,

@@ -225,6 +225,7 @@ class CrowdServers:
         self._sums: dict[str, int] = {}  # CSP's shares of products with references, over all rounds
         self._updates = _Updates()
         self._number = 0
+        self.upload_bytes = upload_bytes(shape)  # of everyone, the same
 
     @property
     def moments(self) -> Moments:
@@ -248,10 +249,6 @@ class CrowdServers:
         details: dict[str, float] = {"samples": samples, "clipped": self._encoder.clipped}
         details |= {} if self._encoder.scaled is None else {"scaled": round(self._encoder.scaled, 4)}
         return details | ({} if self._spec.settings.epsilon is None else {"length": self._encoder.length})
-
-    @property
-    def upload_bytes(self) -> int:
-        return upload_bytes(self._shape)
 
     def _take(self, who: str, row: Words, samples: int) -> None:
         self._updates.rows[who], self._updates.samples[who] = row, samples

@@ -2,15 +2,18 @@
 
 import random
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from crowdfl.errors import SettingsError
-from crowdfl.roles.sp.core import Draw
+
+if TYPE_CHECKING:
+    from crowdfl.roles.sp.core import Draw
 
 Evaluated = Callable[[int], frozenset[str] | None]
 """Who evaluates a round's average, of those who read it; None: everyone."""
 
 
-def seeded_draw(seed: int, done: int = 0) -> Draw:
+def seeded_draw(seed: int, done: int = 0) -> "Draw":
     """By position, so that it is the same of names and of the pseudonyms that SP knows them by; after so many rounds."""
 
     def draw(number: int, people: Sequence[str], count: int) -> list[str]:

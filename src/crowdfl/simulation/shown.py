@@ -4,9 +4,6 @@ import sys
 from contextlib import ExitStack
 from typing import Self
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
 from crowdfl.notebook import Cell, in_notebook, picture_of
 from crowdfl.simulation.history import SimulatedRound
 
@@ -42,6 +39,9 @@ class Bar(Shown):
     """A bar of everyone's trainings, and a line for each round that is over."""
 
     def __init__(self, people: int, rounds: int) -> None:
+        from rich.console import Console  # late: most simulations show no bar
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
         super().__init__()
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
         self._bar = Progress(*columns, console=Console(stderr=True, highlight=False), transient=True)

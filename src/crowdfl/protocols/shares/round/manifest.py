@@ -7,6 +7,7 @@ of a few thousand people is one cohort. A void cohort is left out alone, and one
 
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TypeVar
 
 from crowdfl.crypto.compute import Backend
@@ -47,7 +48,7 @@ class RoundManifest(Message, kind=54):
     def place(self) -> RoundPlace:
         return RoundPlace(self.task, self.number, self.base)
 
-    @property
+    @cached_property  # asked for several times; a thousand people's takes milliseconds
     def digest(self) -> bytes:
         return sha256(b"crowdfl manifest 1" + self.to_bytes())
 
