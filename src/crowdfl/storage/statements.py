@@ -55,7 +55,7 @@ def upsert(table: Table, dialect: str) -> Any:  # noqa: ANN401 -- both databases
 
 
 def _insert_of(dialect: str) -> Callable[[Table], Any]:
-    """A database's own; the other one's programs are not loaded: a tenth of a server's start."""
+    """A database's own; the other one's programs are not loaded."""
     if dialect == "sqlite":
         from sqlalchemy.dialects import sqlite
 
