@@ -1322,6 +1322,12 @@ EVIDENCE = (
         Text("if other < number or (other > number and not is_made)", "if other < number"),
         SAID + "test_rounds_that_are_opened_backwards_get_no_uploads_ahead[hardened]",
     ),
+    instead(
+        "SP's word that there is no bonus",
+        PERSON,
+        Text("if number != BONUS:\n                raise", "raise"),
+        "tests/roles/test_fixed_pay.py::test_repro_sps_word_that_somebody_gets_no_bonus_gives_up_nothing",
+    ),
     off(
         "a round's number",
         PERSON,
