@@ -218,6 +218,24 @@ MANIFEST_CHECKS = (
         "not 1 <= manifest.cohort <= manifest.cohorts <= settings.most_cohorts",
         ALTERED + "[no checks-1]",
     ),
+    off(
+        "more people than an average may be of",
+        MANIFESTS,
+        "len(self.names) + len(names) > self.shape.spec.settings.most_in_round",
+        COHORTS + "test_csp_refuses_more_people_in_all_cohorts_than_an_average_may_be_of",
+    ),
+    off(
+        "seals of nobody",
+        SHARES + "sp.py",
+        "not set(reply.broken) <= {*manifest.names, *([REQUESTER_NAME] if manifest.reference else ())}",
+        CSP + "test_sp_takes_no_word_of_csps_about_a_seal_of_nobody",
+    ),
+    off(
+        "CSP's record of another round or model",
+        SHARES + "average.py",
+        "(record.task, record.number, record.base) != (place.task, place.number, place.base)",
+        FALSE_REPLY,
+    ),
     without("signatures", LISTED, "run_work(backend, SignedEntries(entries))", MANIFEST),
     without("signatures of shares", MANIFESTS, "require_signed(entries, backend)", MANIFEST),
     off(
@@ -600,7 +618,7 @@ KEYED_CHECKS = (
         ORDER + "test_a_failure_after_an_opening_ends_the_round[divisor zero]",
     ),
 )
-BY_ROUND = "tests/roles/test_claims_by_round.py::"
+BY_ROUND, UNCLAIMED = "tests/roles/test_claims_by_round.py::", "tests/roles/test_unclaimed.py::"
 MONEY = (
     off(
         "an older destination at CSP",
@@ -625,6 +643,24 @@ MONEY = (
         "protocols/claims.py",
         "said.total < sum(claim.amounts) or said.sequence < len(claim.rounds) + claim.counter",
         CLAIMS + "test_what_csp_says_to_the_payer_is_of_the_claim",
+    ),
+    off(
+        "the payer's word of another person's unclaimed pay",
+        "protocols/claims.py",
+        "found.participant != who or of != (self.spec.name, who, self.spec.settings.currency)",
+        UNCLAIMED + "test_a_csp_that_says_to_the_payer_what_it_does_not_attest_is_not_believed[another person]",
+    ),
+    off(
+        "more to the payer than is unclaimed",
+        "protocols/claims.py",
+        "len(found.rounds) != len(found.amounts) or said.total != sum(found.amounts)",
+        UNCLAIMED + "test_a_csp_that_says_to_the_payer_what_it_does_not_attest_is_not_believed[more]",
+    ),
+    off(
+        "CSP's word about an earlier destination",
+        "protocols/claims.py",
+        "said != (note.task, note.participant, note.destination, note.counter)",
+        UNCLAIMED + "test_csp_keeps_the_newest_place_that_its_owner_has_signed_and_says_so",
     ),
     off(
         "a destination without a number",
@@ -1321,6 +1357,12 @@ EVIDENCE = (
         PERSON,
         Text("if other < number or (other > number and not is_made)", "if other < number"),
         SAID + "test_rounds_that_are_opened_backwards_get_no_uploads_ahead[hardened]",
+    ),
+    instead(
+        "SP's word that there is no bonus",
+        PERSON,
+        Text("if number != BONUS:\n                raise", "raise"),
+        "tests/roles/test_fixed_pay.py::test_repro_sps_word_that_somebody_gets_no_bonus_gives_up_nothing",
     ),
     off(
         "a round's number",

@@ -2,12 +2,21 @@
 
 import pytest
 
-from crowdfl.errors import ClaimRefused, NotReady, OutOfTurn, RolledBack, RoundEnded, SettingsError, WrongAmount
+from crowdfl.errors import (
+    ClaimRefused,
+    NotReady,
+    OutOfTurn,
+    RolledBack,
+    RoundEnded,
+    SettingsError,
+    UploadRejected,
+    WrongAmount,
+)
 from crowdfl.protocols.claims import BONUS, BonusRequest
 from crowdfl.protocols.shares.round.bonus import Attendance, BonusWord, RoundOpened, bonus_people
 from crowdfl.roles.sp.ledger import BONUSES, ESCROW, REQUESTER
 from crowdfl.settings import PlanSettings, TaskSettings
-from tests.hosts import Desk
+from tests.hosts import Desk, raising
 
 EACH, EXTRA = 2_000_000, 1_000_000
 FIXED = {"pay": "fixed", "each": "2.00", "bonus": "1.00", "budget": None, "rounds": 2}
@@ -98,6 +107,25 @@ def test_a_bonus_is_claimed_once_and_by_nobody_else(study):
     with pytest.raises(ClaimRefused):
         desk.sp.claims.pay(desk.task, forged.claim())
     assert desk.paid(dan) == {1: EACH}
+
+
+def test_repro_sps_word_that_somebody_gets_no_bonus_gives_up_nothing(study):
+    """CSP's signed word says who gets none; an SP that refuses with the same error is asked again."""
+    desk = study()
+    ann = desk.crowd[0]
+    desk.hold()
+    desk.hold()
+    desk.run()
+    honest = desk.sp_link.reward
+
+    def refusing(task, number, keys):
+        return raising(UploadRejected("no bonus for you"))() if number == BONUS else honest(task, number, keys)
+
+    desk.sp_link.reward = refusing
+    assert ann.claim() == 2 * EACH
+    assert ann.awaits_bonus()
+    del desk.sp_link.reward
+    assert ann.claim() == 2 * EACH + EXTRA
 
 
 def test_repro_a_claim_with_a_bonus_that_is_sent_again_once_the_books_are_closed_is_answered(study):

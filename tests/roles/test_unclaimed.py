@@ -1,11 +1,14 @@
 """What nobody claims is paid to people who said where, and returned of those who did not: once, whoever asks first."""
 
+from dataclasses import replace
+
 import pytest
 
 from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.destination import destination_name
 from crowdfl.errors import BadSignature, ClaimRefused, NotReady, OlderDestination
-from crowdfl.protocols.claims import PayStatement, PlaceNote, UnclaimedRequest, open_place_kept
+from crowdfl.protocols.claims import PayStatement, PlaceNote, Unclaimed, UnclaimedRequest, open_place_kept
+from crowdfl.protocols.messages import Limits
 from crowdfl.roles.sp.claims import Claims
 from tests.hosts import BUDGET, Desk
 from tests.roles.test_pay_to import ANN, BOB, PAYER
@@ -107,6 +110,9 @@ def test_csp_keeps_the_newest_place_that_its_owner_has_signed_and_says_so(desk):
     assert open_place_kept(kept, made, ann.side.csp_key).counter == 2
     with pytest.raises(BadSignature):
         open_place_kept(kept, made, SigningKey.fresh().public)
+    for other in ((b"e" * 32, 2), (b"d" * 32, 3)):  # an SP that shows CSP's word about an earlier one
+        with pytest.raises(ClaimRefused, match="another destination"):
+            open_place_kept(kept, PlaceNote.made(desk.task, ann.keys.who, *other, ann.keys.signing), ann.side.csp_key)
     with pytest.raises(OlderDestination):
         note(desk, 0, 1)
     with pytest.raises(OlderDestination):
@@ -129,3 +135,23 @@ def test_an_sp_that_alters_what_csp_attests_is_not_believed(desk):
     reply[-1] ^= 1
     with pytest.raises(BadSignature):
         sp.unclaimed(who, bytes(reply))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"total": SHARE + 1}, {"participant": "0" * 20}, {"currency": "USD"}, {"task": "0" * 64}],
+    ids=["more", "another person", "another currency", "another task"],
+)
+def test_a_csp_that_says_to_the_payer_what_it_does_not_attest_is_not_believed(desk, change):
+    """Both rightly signed: SP hands the statement over as it is, and the payer pays by it."""
+    late(desk)
+    reply, who = ask(desk, 0), desk.crowd[0].keys.who
+    signing, sp = desk.csp._sides[desk.task].task_key, desk.sp.aggregators.checking(desk.task)
+    attested = Unclaimed.from_bytes(reply, Limits.plain(len(reply)))
+    said = replace(PayStatement.open(attested.statement, signing.public), **change)
+    statement = replace(said, signature=signing.sign(said.statement)).to_bytes()
+    other = replace(attested, statement=statement)
+    with pytest.raises(ClaimRefused):
+        sp.unclaimed(who, replace(other, signature=signing.sign(other.attested)).to_bytes())
+    with pytest.raises(BadSignature):
+        sp.unclaimed(who, other.to_bytes())

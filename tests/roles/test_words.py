@@ -77,8 +77,8 @@ BRANCHES: dict[str, tuple[str, str]] = {
     "participant._recruited": ("sp.recruit", TICKET),
     "participant._require_room": ("sp.status", JOINING),
     "participant._reward_envelope": (
-        "except RewardOutOfRange, sp.reward",
-        "CSP's record, where equal parts follow from it; else what CSP has signed inside",
+        "except RewardOutOfRange, except UploadRejected, sp.reward",
+        "CSP's record, where equal parts follow from it; else what CSP has signed inside: SP's word for it is not heard",
     ),
     "participant._send_as_enrolled": (
         "except NotAuthenticated, except PlaceFreed, except UnknownParticipant, sp.send",

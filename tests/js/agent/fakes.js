@@ -302,7 +302,7 @@ const SIMPLE = {
   sharesTask: (/** @type {any} */ { task, body }) => ({
     hasReference: body.settings.reference ?? false, recruits: body.recruiter !== "",
     task, initial: "right", parameters: 2, shape: [], unit: 1, minParticipants: body.settings.min_participants,
-    rounds: body.settings.rounds, payment: BigInt(body.settings.payment), roundsUntil: body.rounds_until, claimsUntil: body.claims_until, claimsEarly: body.settings.pay === "equal", window: body.settings.window,
+    rounds: body.settings.rounds, payment: BigInt(body.settings.payment), bonus: BigInt(body.settings.bonus ?? 0), roundsUntil: body.rounds_until, claimsUntil: body.claims_until, claimsEarly: body.settings.pay === "equal", window: body.settings.window,
     draws: body.settings.draws,
     step: body.settings.server_step ? { kind: body.settings.server_step } : null,
   }),

@@ -487,6 +487,26 @@ test("a reward is not given up because the platform says that it is out of range
   }
 });
 
+test("a bonus is not given up because the platform says that there is none: CSP's signed word alone does", async () => {
+  for (const signed of [true, false]) {
+    const { phone, step, platform } = await joined({ rounds: 1, settings: { bonus: "50" } });
+    await step();
+    platform.finish(1);
+    const none = new UploadRejected("no bonus for you");
+    platform.instead.reward = (_task, number) => {
+      if (number === 0) throw none;
+      return asBytes({ number, amount: 100 });
+    };
+    await step();
+    assert.equal(await phone.store.has(TASK, "rounds/0/no-reward"), false);
+    platform.instead.reward = (_task, number) => asBytes({ number, amount: 50 });
+    const openReward = async () => { throw none; };
+    await phone.open(undefined, signed ? {} : { protocol: { ...protocol, openReward } }).participant.step(phone.trainer);
+    assert.deepEqual(await phone.store.get(TASK, "rounds/0/no-reward"), signed ? undefined : "no_bonus");
+    assert.equal(await phone.store.has(TASK, "rounds/0/reward"), signed);
+  }
+});
+
 test("a missing reward keeps nobody from the next round, and a refused signature is not overlooked", async () => {
   const { phone, step, platform } = await joined();
   await step();

@@ -67,7 +67,7 @@ const BRANCHES = {
   "pay_to.js _place": ["payTo", "CSP's signed word that it keeps this very destination, where its record says what was earned"],
   "rewards.js _note": ["RewardOutOfRange RolledBack ServiceError", "equal parts follow from CSP's record; another reward is waited for, and claimed without at the end"],
   "rewards.js lookBonus": ["ServiceError UploadRejected", "CSP's signed word, which names whoever gets it"],
-  "rewards.js hearsay": ["RewardOutOfRange", "the reward, which CSP has signed: SP's word for it is not heard"],
+  "rewards.js hearsay": ["RewardOutOfRange UploadRejected", "the reward, or the word about a bonus, which CSP has signed: SP's word for it is not heard"],
   "rewards.js open": ["reward", SIGNED],
   "status.js closedBy": ["enrolment", JOINING],
   "status.js requireStatus": ["claims_extended come_back ended enrolled enrolment next_round now rounds state", OWN],

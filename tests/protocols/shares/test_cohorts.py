@@ -8,7 +8,8 @@ from crowdfl.errors import AlreadyCounted, OutOfTurn, ProtocolError, RoundEnded,
 from crowdfl.protocols.exchange import ask_directly
 from crowdfl.protocols.shares.round import sp as sp_module
 from crowdfl.protocols.shares.round.average import RoundRecord, SharesPublication
-from crowdfl.protocols.shares.round.manifest import RoundManifest, StepRequest, cohorts_of
+from crowdfl.protocols.shares.round.manifest import ManifestEntry, RoundManifest, StepRequest, cohorts_of
+from crowdfl.protocols.shares.round.upload import parse_upload
 from tests.protocols.shares.parties import (
     COUNTED_ONCE,
     NOISY,
@@ -157,6 +158,27 @@ def test_csp_refuses_a_name_of_an_earlier_cohort_after_a_restart_too():
             with pytest.raises(refusal):
                 side.answer(replace(asked[place], payload=wrong.to_bytes()).to_bytes())
         assert side.answer(parties.asked[place])
+
+
+def test_csp_refuses_more_people_in_all_cohorts_than_an_average_may_be_of(monkeypatch):
+    """Each of them has signed, and no cohort is too large: where SP recruits, the twelfth would be its own."""
+    parties = crowd({"max_participants": CROWD}, CROWD + 1)
+    *names, extra = parties.names
+    Arranged(monkeypatch, names[:4], names[4:8], names[8:])
+    uploads = parties.encrypt(1, parties.models())
+    entry = ManifestEntry.of(parse_upload(uploads.pop(extra), parties.shape, parties.place(1)))
+    parties.play(1, uploads)
+    last = manifests(parties)[-1]
+    asked = [StepRequest.from_bytes(one, parties.shape.limits(parties.shape.longest_payload)) for one in parties.asked]
+    place = next(at for at, one in enumerate(asked) if one.payload == last.to_bytes())
+    more = {"names": extra, "digests": entry.digest, "sealed": entry.sealed, "signatures": entry.signature}
+    larger = replace(last, **{column: (*getattr(last, column), one) for column, one in more.items()})
+    csp = parties.fresh_csp()
+    for request in parties.asked[:place]:
+        csp.answer(request)
+    with pytest.raises(ProtocolError, match=f"more than the {CROWD} people"):
+        csp.answer(replace(asked[place], payload=larger.to_bytes()).to_bytes())
+    assert csp.answer(parties.asked[place])
 
 
 def of_one_person(csp, *names):

@@ -16,6 +16,7 @@ from crowdfl.errors import (
     LengthMismatch,
     MasksDoNotFit,
     ProtocolError,
+    RolledBack,
     RoundEnded,
     SealBroken,
     TooFewParticipants,
@@ -117,9 +118,9 @@ def flipped(place):
 
 # Settings, the step whose reply is altered, how, and what SP says to it.
 REPLIES = {
-    "a record of another round": (UNCHECKED, 2, with_record(number=2), ProtocolError),
-    "a record of another task": (UNCHECKED, 2, with_record(task="00" * 16), ProtocolError),
-    "a record of another base": (UNCHECKED, 2, with_record(base=bytes(32)), ProtocolError),
+    "a record of another round": (UNCHECKED, 2, with_record(number=2), RolledBack),
+    "a record of another task": (UNCHECKED, 2, with_record(task="00" * 16), RolledBack),
+    "a record of another base": (UNCHECKED, 2, with_record(base=bytes(32)), RolledBack),
     "somebody left out": (UNCHECKED, 2, with_record(accepted=tuple(map(name_of, range(4)))), ProtocolError),
     "somebody added": (UNCHECKED, 2, with_record(accepted=tuple(map(name_of, range(6)))), ProtocolError),
     "a sentence for a reason": (UNCHECKED, 2, with_record(**left_out("its seal does not open")), FormatError),
@@ -135,7 +136,6 @@ REPLIES = {
     "a record without CSP's signature": (UNCHECKED, 2, unsigned, BadSignature),
     "sums of another length": (UNCHECKED, 2, other_length("sums"), LengthMismatch),
     "a total of another length": (UNCHECKED, 2, other_length("total"), LengthMismatch),
-    "a broken seal of nobody": (UNCHECKED, 1, broken("z" * 20), ProtocolError),
     "too many broken seals": (UNCHECKED, 1, broken(name_of(0), name_of(1)), ProtocolError),
     "bits that CSP has not committed to": ({}, 5, flipped(0), RoundEnded),
     "a verdict that CSP has not signed": ({}, 5, flipped(-1), BadSignature),
@@ -167,6 +167,12 @@ def test_sp_takes_no_answer_of_another_length(step):
         parties = Parties(settings=COUNTED_ONCE)
         with pytest.raises(LengthMismatch, match="the answer to"):
             parties.play(1, parties.encrypt(1, parties.models()), altering(parties, step, change))
+
+
+def test_sp_takes_no_word_of_csps_about_a_seal_of_nobody():
+    parties = Parties(settings=UNCHECKED)
+    with pytest.raises(ProtocolError, match="seals that are not in the manifest"):
+        parties.play(1, parties.encrypt(1, parties.models()), altering(parties, 1, broken("z" * 20)))
 
 
 @pytest.mark.parametrize(("settings", "step", "change", "refusal"), REPLIES.values(), ids=REPLIES.keys())

@@ -894,6 +894,10 @@ class Participant:
             return self.sp.reward(self.task, number, self.keys)
         except RewardOutOfRange as said:  # who can read it finds that out: SP cannot
             raise NotReady(f"the platform shows no reward of round {number}, and says: {said}") from None
+        except UploadRejected as said:  # of a round, its record says so
+            if number != BONUS:
+                raise
+            raise NotReady(f"the platform shows no word of CSP's about the bonus, and says: {said}") from None
 
     def rewards(self) -> dict[int, int]:
         """By round, those of unused uploads too; one that CSP's record shows in the average is not unused."""

@@ -51,7 +51,7 @@ export class Rewards {
   async open(number) {
     const { platform, protocol, tell } = this._context;
     const [task, keys] = [await this._context.shares(), await this._context.keys()];
-    const envelope = (await this._byRecord(number)) ?? (await platform.reward(task.task, number, keys).catch(hearsay));
+    const envelope = (await this._byRecord(number)) ?? (await platform.reward(task.task, number, keys).catch((said) => hearsay(said, number)));
     const amount = await protocol.openReward(task, await this._context.bundle(), keys, envelope, number);
     const record = number === BONUS ? null : protocol.recordIn(task, await this._context.bundle(), envelope);
     if (record !== null) await this._kept.requireOnly(number, record);
@@ -81,7 +81,11 @@ export class Rewards {
   }
 }
 
-/** That a reward is out of range, this device finds by itself: SP's word for it gives up nothing. @param {unknown} error @returns {never} */
-function hearsay(error) {
-  throw error instanceof RewardOutOfRange ? new NotReady(error.message) : error;
+/**
+ * That a reward is out of range, this device finds by itself, and of a bonus CSP's signed word says who gets none: SP's word for
+ * either gives up nothing.
+ * @param {unknown} said @param {number} number @returns {never}
+ */
+function hearsay(said, number) {
+  throw said instanceof RewardOutOfRange || (number === BONUS && said instanceof UploadRejected) ? new NotReady(said.message) : said;
 }
