@@ -1290,12 +1290,6 @@ PAYOUTS = (
         "tests/cli/test_backup.py::test_a_restore_writes_no_bucket_that_the_operator_did_not_name",
     ),
     off(
-        "the amount that the bank has paid",
-        "roles/restored.py",
-        "payment.amount != paid",
-        "tests/roles/test_restored.py::test_what_the_bank_has_paid_is_not_paid_again_when_it_is_claimed_again",
-    ),
-    off(
         "the currency of a deposit",
         "roles/sp/deposits.py",
         "currency != meant",
