@@ -328,7 +328,7 @@ def _money(stores: _Stores, now: StoredTask) -> Money:
             for one in paid
             if one.key not in old or old[one.key].state is not one.state
         }
-        | {key: f"{in_cents(much):f}" for key, much in said[0].items() if key not in said[1]},
+        | {key: f"{in_cents(much):f}" for key, much in said[0].items() if said[1].get(key) != much},
         {key: _handed(stores.running, one) for key, one in doubtful.items()},
         amount_words(max(0, returned[0] - returned[1])),
     )
