@@ -1880,17 +1880,11 @@ RESTORED = (
         Text("key=lambda of: _LATEST[of[0]]", "key=lambda of: -_LATEST[of[0]]"),
         RESTORES + "test_a_round_is_paid_for_people_once_all_that_pays_it_is",
     ),
-    instead(
+    off(
         "a payer that knows what it has paid",
-        "roles/sp/instalments.py",
-        Text("if stored.opened.payer or not named:\n        store", "if not named:\n        store"),
-        RESTORES + "test_a_payer_that_knows_what_it_has_paid_is_given_all",
-    ),
-    instead(
-        "what a payer has paid under a key",
-        "roles/sp/instalments.py",
-        Text("if stored.opened.payer or not named:\n        return", "if not named:\n        return"),
-        RESTORES + "test_a_payer_that_knows_what_it_has_paid_is_given_all",
+        "roles/restored.py",
+        "paid and store.task(task).opened.payer",
+        RESTORES + "test_of_a_payer_that_knows_what_it_has_paid_nothing_is_named",
     ),
     instead(
         "money that a later restore finds returned",

@@ -775,18 +775,17 @@ def test_a_round_that_came_to_nothing_is_paid_with_what_came_before_it(desk: Des
         resolve_payment(desk.sp.ports, desk.task, row.key, "paid", "by hand")
 
 
-def test_a_payer_that_knows_what_it_has_paid_is_given_all(tmp_path: Path):
-    """Nothing is taken off for it, before a claim or after: it pays what all comes to, less what it has paid. A key that it
-    has paid under may be of other rounds."""
+def test_of_a_payer_that_knows_what_it_has_paid_nothing_is_named(tmp_path: Path):
+    """A key that it has paid under may be of other rounds. It is given all, and pays what that comes to, less what it paid."""
     desk = Desk.funded(tmp_path / "desk", 3, payer=ReaderKey.fresh().public)
-    person, store, euro = desk.crowd[0], desk.sp.store, 1_000_000
-    for _ in range(2):
-        reconcile(desk.sp.ports, desk.task, returned=0, paid={payment_key(desk.task, person.keys.who, 1): 7 * euro})
-        if not store.payments():
-            for sequence, owed in ((1, 5), (2, 9), (3, 4)):
-                instalment(desk, person, sequence, owed * euro)
-        found = [(one.sequence, one.amount // euro, one.state) for one in store.payments()]
-        assert found == [(1, 5, PENDING), (2, 9, PENDING), (3, 4, PENDING)]
+    person, store = desk.crowd[0], desk.sp.store
+    store.change_task(desk.task, unreconciled=True)
+    instalment(desk, person, 1, 5_000_000)
+    with pytest.raises(SettingsError, match="without naming payments"):
+        reconcile(desk.sp.ports, desk.task, returned=0, paid={payment_key(desk.task, person.keys.who, 1): 5_000_000})
+    reconcile(desk.sp.ports, desk.task, returned=0)
+    instalment(desk, person, 2, 9_000_000)
+    assert [one.state for one in store.payments()] == [PaymentState.UNKNOWN, PENDING]
 
 
 def test_a_payers_answer_names_payments_as_a_restored_sp_does(tmp_path: Path):

@@ -311,7 +311,8 @@ def _money(stores: _Stores, now: StoredTask) -> Money:
     ]
     returned = [Ledger(store.movements(now.task)).returned() for store in (stores.running, stores.before)]
     rows = stores.running.payments(now.task)
-    paid = [one for one in rows if one.state is PaymentState.PAID and one.owner != BANK]
+    is_named = not now.opened.payer  # a payer knows itself what it has paid
+    paid = [one for one in rows if is_named and one.state is PaymentState.PAID and one.owner != BANK]
     said = [store.paid_before(now.task) for store in (stores.running, stores.before)]
     doubtful = {key: one for key, one in old.items() if one.state in _OPEN}
     doubtful |= {  # perhaps made since the backup, and so unknown to it

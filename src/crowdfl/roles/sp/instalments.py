@@ -1,8 +1,7 @@
 """What somebody is owed, as payments: each claim adds one, and what a bank has paid before a restore is taken off.
 
 A bank knows a payment by its key, which counts the rounds that are paid with it. A claim that comes again after a restore may
-put its rounds together otherwise, and so has another key: what the operator names is a person's, not a key's. Where a payer
-pays, it knows itself what it has paid in all, and nothing is taken off here.
+put its rounds together otherwise, and so has another key: what the operator names is a person's, not a key's.
 """
 
 from collections import defaultdict
@@ -39,7 +38,7 @@ def book_instalment(
     if stored.unreconciled:
         new = replace(new, state=PaymentState.UNKNOWN, error=RESTORED)
     named = store.paid_before(stored.task)
-    if stored.opened.payer or not named:
+    if not named:
         store.add_payment(new)
         return
     rows = store.instalments(stored.task, who)
@@ -53,7 +52,7 @@ def take_off(store: SpStore, stored: StoredTask, paid: Mapping[str, int], now: f
     task = stored.task
     store.mark_paid_before(task, paid)
     named = store.paid_before(task)
-    if stored.opened.payer or not named:
+    if not named:
         return
     people = defaultdict[str, list[StoredPayment]](list)
     for one in store.payments(task):
@@ -137,9 +136,8 @@ def _left_of(stored: StoredTask, who: str, named: Mapping[str, int], rows: Seque
 def forgotten_payments(store: SpStore, task: str) -> dict[str, int]:
     """What the bank has paid before a restore and nobody has claimed since, by the payment's key."""
     named, stored = store.paid_before(task), store.task(task)
-    if stored.opened.payer or not named:
-        booked = {one.key for one in store.payments(task)}
-        return {key: amount for key, amount in sorted(named.items()) if key not in booked}
+    if not named:
+        return {}
     left, of_nobody = dict(named), set(named)
     people = dict.fromkeys(one.who for one in store.payments(task))
     for who in people | dict.fromkeys(one.identity.who for one in store.participants(task)):
