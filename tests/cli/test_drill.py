@@ -102,8 +102,12 @@ def test_what_happened_since_the_backup_is_told(sp: Live, tmp_path: Path):
         Guard(FileBlobs(tmp_path / "other-disk"), store, "sp").require_own()
         for number, state in ((1, RoundState.CLOSED), (2, RoundState.OPEN)):
             store.set_round(TASK, None, Round(number, 1.0, state))
+        store.mark_paid_before(TASK, {"1" * 32: 1_000_000, "2" * 32: 2_000_000})
     sp.backup()
     with sp.store() as store:
+        store.mark_paid_before(
+            TASK, {"1" * 32: 3_005_000, "3" * 32: 4_000_000}
+        )  # of an earlier restore, corrected since
         store.acknowledge(TASK, 2, [Upload(WHO, "1" * 64, late=False)])
         store.set_round(TASK, Round(1, 1.0, RoundState.CLOSED), Round(1, 1.0, RoundState.REWARDED))
         store.set_round(TASK, Round(2, 1.0), Round(2, 1.0, RoundState.CLOSED))
@@ -125,9 +129,8 @@ def test_what_happened_since_the_backup_is_told(sp: Live, tmp_path: Path):
     assert (found["counts"]["uploads"], found["counts"]["steps of rounds"]) == (1, 3)
     mine, new = sorted(found["money"], key=lambda one: one["task"])
     doubtful = {WAITS.key: "5.00", since.key: "5.00"}
-    assert (mine["paid"], mine["in_doubt"]) == ({WAITS.key: "5.00"}, doubtful), (
-        "what may be made since is looked for too"
-    )
+    paid = {WAITS.key: "5.00", "1" * 32: "3.00", "3" * 32: "4.00"}
+    assert (mine["paid"], mine["in_doubt"]) == (paid, doubtful), "what may be made since is looked for too"
     assert (new["task"], new["deposits"]) == (OTHER, {"all": "36.00"})
     words = sp.said().out
     for line in (

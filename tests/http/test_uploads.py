@@ -159,6 +159,27 @@ def test_leaves_that_nobody_has_signed_are_refused(pieces, how):
     assert send(task, 1, upload)
 
 
+def test_nobody_adds_to_an_upload_while_it_is_finished(pieces, monkeypatch):
+    """What was looked at is what is kept."""
+    task, (person, *_) = pieces
+    upload = person.update()
+    for piece in slices(upload):
+        ahead(person, task, f"?offset={piece.start}", upload[piece], upload)
+    take, seen = UnfinishedUploads.take, []
+
+    def looking(self, *asked):
+        with self.path(*asked[:4]).open("rb") as other:
+            try:
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                seen.append("held")
+        return take(self, *asked)
+
+    monkeypatch.setattr(UnfinishedUploads, "take", looking)
+    commit(person, task, upload)
+    assert seen == ["held"]
+
+
 def test_finishing_too_early_keeps_what_is_in(pieces):
     """Bytes are missing; they can still be sent."""
     task, (person, *_) = pieces

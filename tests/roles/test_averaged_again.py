@@ -303,6 +303,17 @@ def test_who_withdraws_while_an_average_is_held(tmp_path: Path, place: int) -> N
     assert moved(desk, 1, 1) == pytest.approx(oracle(*left), abs=2e-3)
 
 
+def test_who_withdraws_stays_where_nobody_can_read_whom_an_average_is_of(tmp_path: Path) -> None:
+    desk = begun(tmp_path)
+    send(desk, 0, 1, 2)
+    desk.later(WINDOW)
+    send(desk, 3)
+    (kept,) = held(desk)
+    desk.sp.blobs.delete(kept)
+    desk.sp.blobs.put(kept, b"damaged")
+    assert desk.sp.people.withdraw(desk.task, desk.crowd[3].keys.who) == {"deleted": [], "standing": [1]}
+
+
 def test_who_may_be_in_the_first_average_stays_in_it(tmp_path: Path) -> None:
     """It came while that was made, and nobody can tell which came first."""
     desk = begun(tmp_path)

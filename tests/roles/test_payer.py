@@ -106,11 +106,13 @@ def amounts(paid):
 
 
 def test_it_pays_what_csp_attests_where_its_owner_said(sp):
-    ((paid,), refused) = sp.pays(sp.row())
+    named = "7" * 32  # by SP, which may say anything: for its own books alone
+    ((paid,), refused) = sp.pays(sp.row(key=named))
     assert refused == []
     key = payment_key(sp.task, sp.ann.who, 1)
     money = {"key": key, "amount": "7.20", "currency": "INR", "on_sp_word": "0.00"}
-    assert paid == money | {"kind": "email", "to": "ann@example.org", "task": sp.task, "participant": sp.ann.who}
+    of = {"task": sp.task, "participant": sp.ann.who, "sp_key": named}
+    assert paid == money | {"kind": "email", "to": "ann@example.org"} | of
 
 
 def test_one_claim_three_times_is_one_payment(sp):
@@ -118,6 +120,7 @@ def test_one_claim_three_times_is_one_payment(sp):
     row = sp.row()
     paid, refused = sp.pays(row, row | {"key": "0" * 32}, row | {"key": "1" * 32, "amount": "99.00", "attempts": "3"})
     assert (amounts(paid), refused) == ([("7.20", "0.00", "ann@example.org")], [])
+    assert paid[0]["sp_key"] == "1" * 32, "the last, with which SP's books take all that came before it as paid"
     assert sp.pays(row | {"key": "2" * 32}) == ([], [])
 
 

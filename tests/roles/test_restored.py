@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from crowdfl.cli.office import results_of
 from crowdfl.crypto.sealing import ReaderKey
+from crowdfl.documents.payment_batch import read_results
 from crowdfl.errors import (
     Conflict,
     EnrolmentOver,
@@ -30,6 +32,7 @@ from crowdfl.protocols.shares.round.ends import EndRequest
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.guard import Guard
 from crowdfl.roles.participant.participant import Participant
+from crowdfl.roles.payer import Payer, PayerRecord
 from crowdfl.roles.ports import KgcPeer
 from crowdfl.roles.records import Movement, PaymentState, RoundState, StoredPayment, StoredTask, payment_key
 from crowdfl.roles.restored import (
@@ -41,7 +44,8 @@ from crowdfl.roles.restored import (
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.instalments import BANK, book_instalment, forgotten_payments, take_off
 from crowdfl.roles.sp.ledger import ESCROW, participant_account
-from crowdfl.roles.sp.payments import pay_words, resolve_payment
+from crowdfl.roles.sp.operator import due_rows
+from crowdfl.roles.sp.payments import pay_words, resolve_payment, take_results
 from crowdfl.settings import handed_over, whole_cents
 from crowdfl.storage.database_copy import copy_database
 from tests.attacks.cheating import honest_uploads
@@ -670,6 +674,47 @@ def test_a_claim_of_two_rounds_before_the_bank_was_asked_is_paid_as_far_as_the_b
     assert (sum(one.amount for one in found), {one.state for one in found}) == (12 * euro, {PAID})
 
 
+@pytest.mark.parametrize("is_named_first", [True, False], ids=["named, then claimed", "claimed, then named"])
+def test_too_much_that_was_named_is_corrected_by_naming_it_again(desk: Desk, *, is_named_first: bool):
+    """What was taken off beyond it waits for the operator, under a key that the bank does not know."""
+    person, euro, store = desk.crowd[0], 1_000_000, desk.sp.store
+    keys = {n: payment_key(desk.task, person.keys.who, n) for n in (1, 2)}
+
+    def name(amounts: dict[int, int]) -> None:
+        paid = {keys[n]: amount * euro for n, amount in amounts.items()}
+        reconcile(desk.sp.ports, desk.task, returned=0, paid=paid)
+
+    if is_named_first:
+        name({1: 72})
+    instalment(desk, person, 2, 12 * euro)
+    name({1: 72})
+    (first,) = store.instalments(desk.task, person.keys.who)
+    assert (first.amount, first.state) == (12 * euro, PAID)
+    for amounts, rows in (
+        ({1: 7}, [(2, 7, PAID), (3, 5, PaymentState.UNKNOWN)]),
+        ({1: 0}, [(2, 7, PaymentState.UNKNOWN), (3, 5, PaymentState.UNKNOWN)]),
+        ({2: 4}, [(2, 4, PAID), (3, 5, PaymentState.UNKNOWN), (4, 3, PaymentState.UNKNOWN)]),
+    ):
+        desk.clock.time += 10.0
+        for _ in range(2):
+            name(amounts)
+            found = store.instalments(desk.task, person.keys.who)
+            assert sorted((one.sequence, one.amount // euro, one.state) for one in found) == rows
+
+
+def test_a_payment_that_runs_is_not_named_before_it_has_ended(desk: Desk):
+    """Else a later claim would be taken off what this one is."""
+    person, euro, store = desk.crowd[0], 1_000_000, desk.sp.store
+    instalment(desk, person, 1, 5 * euro)
+    (waits,) = store.payments()
+    now = desk.clock.now()
+    store.change_payment(waits, runs := replace(waits, state=PaymentState.RUNNING, owner="sp", until=now + 60.0))
+    for key, refused in ((runs.key, True), (payment_key(desk.task, person.keys.who, 2), False)):
+        with pytest.raises(Conflict, match="when it has ended") if refused else contextlib.nullcontext():
+            reconcile(desk.sp.ports, desk.task, returned=0, paid={key: 5 * euro})
+    assert (store.payments(), runs.key in store.paid_before(desk.task)) == ([runs], False)
+
+
 def test_a_payment_that_begins_while_the_bank_is_compared_changes_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch):
     person, euro, store = desk.crowd[0], 1_000_000, desk.sp.store
     store.change_task(desk.task, unreconciled=True)
@@ -717,15 +762,57 @@ def test_a_round_is_paid_for_people_once_all_that_pays_it_is(desk: Desk):
     assert part.owner == BANK
 
 
-def test_a_payer_that_knows_what_it_has_paid_is_given_all(tmp_path: Path):
-    """Nothing is taken off for it, however often a program runs it: it pays what all comes to, less what it has paid."""
+def test_a_round_that_came_to_nothing_is_paid_with_what_came_before_it(desk: Desk):
+    """Others had claimed too much of it: its owner is told of no payment that would still come."""
+    person, store = desk.crowd[0], desk.sp.store
+    who = person.keys.who
+    for number, owed in ((1, 5_000_000), (2, 0)):
+        store.post(desk.task, Movement(f"pay {who} round {number}", ESCROW, participant_account(who), owed))
+    instalment(desk, person, 2, 5_000_000)
+    (row,) = store.payments()
+    for state in ("waiting", "paid"):
+        assert [str(word.state) for word in pay_words(store, desk.task, who, 0.0).values()] == [state] * 2
+        resolve_payment(desk.sp.ports, desk.task, row.key, "paid", "by hand")
+
+
+def test_of_a_payer_that_knows_what_it_has_paid_nothing_is_named(tmp_path: Path):
+    """A key that it has paid under may be of other rounds. It is given all, and pays what that comes to, less what it paid."""
     desk = Desk.funded(tmp_path / "desk", 3, payer=ReaderKey.fresh().public)
-    person, store, euro = desk.crowd[0], desk.sp.store, 1_000_000
-    reconcile(desk.sp.ports, desk.task, returned=0, paid={payment_key(desk.task, person.keys.who, 1): 7 * euro})
-    for sequence, owed in ((1, 5), (2, 9), (3, 4)):
-        instalment(desk, person, sequence, owed * euro)
-    found = [(one.sequence, one.amount // euro, one.state) for one in store.instalments(desk.task, person.keys.who)]
-    assert found == [(1, 5, PAID), (2, 9, PENDING), (3, 4, PENDING)]
+    person, store = desk.crowd[0], desk.sp.store
+    store.change_task(desk.task, unreconciled=True)
+    instalment(desk, person, 1, 5_000_000)
+    with pytest.raises(SettingsError, match="without naming payments"):
+        reconcile(desk.sp.ports, desk.task, returned=0, paid={payment_key(desk.task, person.keys.who, 1): 5_000_000})
+    reconcile(desk.sp.ports, desk.task, returned=0)
+    instalment(desk, person, 2, 9_000_000)
+    assert [one.state for one in store.payments()] == [PaymentState.UNKNOWN, PENDING]
+
+
+def test_a_payers_answer_names_payments_as_a_restored_sp_does(tmp_path: Path):
+    """CSP has attested a round that SP has lost: by its count the payer's keys are others, for the bank alone."""
+    key = ReaderKey.fresh()
+    desk = Desk.funded(tmp_path / "desk", 3, rounds=3, pay="equal", payer=key.public)
+    person = desk.crowd[0]
+    person.pay_to("email", "ann@example.org")
+    for _ in range(2):
+        play(desk)
+    backup = Backup(desk, "sp")
+    for _ in range(2):
+        play(desk)
+    attested = person.claim()
+    backup.restore()
+    desk.run()
+    booked = person.claim()
+    assert booked < attested
+    rows = due_rows(desk.sp.store, desk.task, desk.clock.now())
+    payer = Payer(key, PayerRecord([desk.kgc.signing.public.hex()], [desk.task]))
+    (made,), refused = payer.take(rows, rows)
+    assert (refused, made.row()["amount"]) == ([], f"{attested // 1_000_000}.00")
+    (waits,) = desk.sp.store.payments()
+    assert made.instalment.key != waits.key
+    take_results(desk.sp.ports, read_results(results_of([made.row()], {})))
+    (paid,) = desk.sp.store.payments()
+    assert (paid.amount, paid.state) == (booked, PAID)
 
 
 def test_money_that_was_returned_is_booked_after_each_restore(desk: Desk):
@@ -798,8 +885,9 @@ def groups(rounds: int, draw: random.Random) -> list[slice]:
 
 @pytest.mark.parametrize("smallest", [10_000, 1], ids=["whole cents", "millionths"])
 def test_whatever_was_paid_and_is_claimed_everyone_has_what_they_earned(desk: Desk, smallest: int):
-    """Claims before SP was lost, of which the bank knows some; others since, before its operator named them and after. Nothing
-    is due under a key that the bank knows, and the bank and SP together pay what was earned, to the cent."""
+    """Claims before SP was lost, of which the bank knows some; others since, before its operator named them and after, by
+    amounts that were wrong at first. Nothing is due under a key that the bank knows, and the bank and SP together pay what was
+    earned, to the cent."""
     store, draw, now = desk.sp.store, random.Random(36), desk.clock.now()  # noqa: S311 -- no secret
     for trial in range(150):
         who, owed = f"{trial:020x}", [draw.randint(1, 9_000_000 // smallest) * smallest for _ in range(2)]
@@ -813,6 +901,11 @@ def test_whatever_was_paid_and_is_claimed_everyone_has_what_they_earned(desk: De
         for place, group in enumerate([*claimed, None]):
             if place == min(named_after, len(claimed)):
                 store.change_task(desk.task, unreconciled=False)
+            if place <= named_after and draw.random() < 0.3:
+                with store.transaction():
+                    wrong = {key: draw.randint(0, 2_000) * 10_000 for key in named}
+                    take_off(store, store.task(desk.task), wrong, now)
+            if place == min(named_after, len(claimed)):
                 with store.transaction():
                     take_off(store, store.task(desk.task), named, now)
             if group is not None:

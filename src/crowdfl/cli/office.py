@@ -56,8 +56,8 @@ def _failure(text: str) -> tuple[str, str]:
 
 
 def results_of(rows: Iterable[Row], failed: Mapping[str, str]) -> str:
-    """For the platform's operator."""
-    return results_text([_result(row["task"], row["key"], failed.get(row["key"])) for row in rows])
+    """For the platform's operator, by SP's own keys: after a restore SP may count rounds otherwise than CSP does."""
+    return results_text([_result(row["task"], row["sp_key"], failed.get(row["key"])) for row in rows])
 
 
 def _result(task: str, key: str, why: str | None) -> Result:

@@ -54,6 +54,7 @@ class Payout:
     before: Instalment
     to: Destination = field(repr=False)
     currency: str
+    sp_key: str  # what SP calls it, for the answer alone
 
     def row(self) -> dict[str, str]:
         """The cents of all so far, less those of all before: no part of a cent is lost."""
@@ -61,10 +62,11 @@ class Payout:
         amount = in_cents(now.all) - in_cents(before.all)
         word = in_cents(now.word) - in_cents(before.word)
         money = {"key": now.key, "amount": f"{amount:f}", "currency": self.currency, "on_sp_word": f"{word:f}"}
-        return money | {"kind": self.to.way, "to": self.to.to, "task": self.to.task, "participant": self.to.who}
+        where = {"kind": self.to.way, "to": self.to.to, "task": self.to.task, "participant": self.to.who}
+        return money | where | {"sp_key": self.sp_key}
 
 
-COLUMNS = ("key", "amount", "currency", "on_sp_word", "kind", "to", "task", "participant")
+COLUMNS = ("key", "amount", "currency", "on_sp_word", "kind", "to", "task", "participant", "sp_key")
 
 
 @dataclass
@@ -143,6 +145,7 @@ class Due:
     unused: int
     word: int  # millionths of those
     to: Destination = field(repr=False)
+    sp_key: str
 
     @property
     def age(self) -> tuple[int, int]:
@@ -172,7 +175,7 @@ class Due:
                 "SP names more unused uploads than the task has rounds, or more for one than the task pays"
             )
         to = open_destination(key, sealed, task, who, said.counter)
-        return cls(said, unused, word, to)
+        return cls(said, unused, word, to, row.get("key", ""))
 
 
 @dataclass(frozen=True)
@@ -207,7 +210,7 @@ class Payer:
                 refused.append(Refusal(row, wrong))
                 continue
             place = found.statement.task, found.statement.participant
-            if place not in newest or newest[place].age < found.age:
+            if place not in newest or newest[place].age <= found.age:  # of one person SP lists the last payment last
                 newest[place] = found
         payouts = []
         for (task, who), due in newest.items():
@@ -231,7 +234,8 @@ class Payer:
         before = done[-1] if done else _NOTHING
         _require_newer(said, before)
         made = [
-            Payout(one, earlier, due.to, said.currency) for earlier, one in zip((_NOTHING, *done), done, strict=False)
+            Payout(one, earlier, due.to, said.currency, "")
+            for earlier, one in zip((_NOTHING, *done), done, strict=False)
         ]
         unused = max(due.unused, before.unused)  # an SP that was restored may have forgotten some
         attested = said.sequence - said.counter  # rounds
@@ -239,7 +243,7 @@ class Payer:
         key = payment_key(task, who, attested + unused)
         where = said.destination.hex()
         now = Instalment(key, said.sequence, said.total, unused, said.counter, where, word)
-        payout = Payout(now, before, due.to, said.currency)
+        payout = Payout(now, before, due.to, said.currency, due.sp_key)
         if in_cents(now.all) == in_cents(before.all):  # what is less than a cent is paid with the next
             return made if again else []
         self.record.add(task, who, now)

@@ -87,6 +87,8 @@ def reconcile(ports: LedgerPorts, task: str, *, returned: int, paid: Mapping[str
     paid = paid or {}
     for key in paid:
         _require_key(key)
+    if paid and store.task(task).opened.payer:  # a key that it has paid under may be of other rounds here
+        raise SettingsError("this task's payer knows itself what it has paid in all: reconcile without naming payments")
     with store.transaction():
         waited = store.task(task).unreconciled
         take_off(store, store.task(task), paid, ports.clock.now())

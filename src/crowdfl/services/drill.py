@@ -311,7 +311,8 @@ def _money(stores: _Stores, now: StoredTask) -> Money:
     ]
     returned = [Ledger(store.movements(now.task)).returned() for store in (stores.running, stores.before)]
     rows = stores.running.payments(now.task)
-    paid = [one for one in rows if one.state is PaymentState.PAID and one.owner != BANK]
+    is_named = not now.opened.payer  # a payer knows itself what it has paid
+    paid = [one for one in rows if is_named and one.state is PaymentState.PAID and one.owner != BANK]
     said = [store.paid_before(now.task) for store in (stores.running, stores.before)]
     doubtful = {key: one for key, one in old.items() if one.state in _OPEN}
     doubtful |= {  # perhaps made since the backup, and so unknown to it
@@ -328,7 +329,7 @@ def _money(stores: _Stores, now: StoredTask) -> Money:
             for one in paid
             if one.key not in old or old[one.key].state is not one.state
         }
-        | {key: f"{in_cents(much):f}" for key, much in said[0].items() if key not in said[1]},
+        | {key: f"{in_cents(much):f}" for key, much in said[0].items() if said[1].get(key) != much},
         {key: _handed(stores.running, one) for key, one in doubtful.items()},
         amount_words(max(0, returned[0] - returned[1])),
     )

@@ -1,8 +1,7 @@
 """What somebody is owed, as payments: each claim adds one, and what a bank has paid before a restore is taken off.
 
 A bank knows a payment by its key, which counts the rounds that are paid with it. A claim that comes again after a restore may
-put its rounds together otherwise, and so has another key: what the operator names is a person's, not a key's. Where a payer
-pays, it knows itself what it has paid in all, and nothing is taken off here.
+put its rounds together otherwise, and so has another key: what the operator names is a person's, not a key's.
 """
 
 from collections import defaultdict
@@ -14,7 +13,6 @@ from crowdfl.errors import Conflict
 from crowdfl.roles.ports import SpStore
 from crowdfl.roles.records import PaymentState, StoredPayment, StoredTask, payment_key
 from crowdfl.roles.sp.payees import erase_destination
-from crowdfl.roles.sp.payments import resolve_in
 from crowdfl.settings import handed_over, whole_cents
 
 RESTORED = "SP was restored from a backup and may have paid this before; check with your bank"
@@ -22,7 +20,6 @@ PAID_BEFORE = "paid before SP was restored from a backup, as its operator says"
 BANK = "the bank"
 """Who has made a payment, or a part of it, before a restore: the operator has named it, and no program ever runs for it."""
 _WAITS = (PaymentState.PENDING, PaymentState.UNKNOWN)
-_MADE = (PaymentState.PAID, PaymentState.RUNNING)
 
 
 def book_instalment(
@@ -41,9 +38,7 @@ def book_instalment(
     if stored.unreconciled:
         new = replace(new, state=PaymentState.UNKNOWN, error=RESTORED)
     named = store.paid_before(stored.task)
-    if stored.opened.payer and new.key in named:
-        new = replace(new, state=PaymentState.PAID, owner=BANK, error=PAID_BEFORE)
-    if stored.opened.payer or not named:
+    if not named:
         store.add_payment(new)
         return
     rows = store.instalments(stored.task, who)
@@ -59,28 +54,32 @@ def take_off(store: SpStore, stored: StoredTask, paid: Mapping[str, int], now: f
     named = store.paid_before(task)
     if not named:
         return
-    if stored.opened.payer:
-        for one in store.payments(task):
-            if one.key in paid and one.state in _WAITS:
-                resolve_in(store, one, "paid", now, PAID_BEFORE)
-        return
-    waiting = defaultdict[str, list[StoredPayment]](list)
+    people = defaultdict[str, list[StoredPayment]](list)
     for one in store.payments(task):
-        if one.state_at(now) in _WAITS:
-            waiting[one.who].append(one)
-    for who, theirs in waiting.items():
+        if one.key in paid and one.state_at(now) is PaymentState.RUNNING:  # whether it pays, nobody knows yet
+            raise Conflict(f"payment {one.key} runs at this moment: reconcile once more when it has ended")
+        if one.owner == BANK or one.state_at(now) in _WAITS:
+            people[one.who].append(one)
+    for who, theirs in people.items():
         for one in sorted(theirs, key=lambda payment: payment.sequence):
             rows = store.instalments(task, who)
             others = [row for row in rows if row.sequence != one.sequence]
-            first, *rest = _parts(stored, one, named, others)
+            first, *rest = _parts(stored, _waiting(one, now), named, others)
             if first.owner == BANK:
-                first = replace(first, since=now, until=None)
-            # Where it stays as it is, nothing is left, and the bank does not know its key.
+                first = replace(first, since=one.since if one.owner == BANK else now, until=None)
+            # Where it stays as it is, the bank has made all of it, or none, and does not know its key.
             if first != one and not store.change_payment(one, first):
                 raise Conflict("a payment has begun at this very moment: reconcile once more")
             for part in rest:
                 store.add_payment(part)
         erase_destination(store, task, who)
+
+
+def _waiting(payment: StoredPayment, now: float) -> StoredPayment:
+    """As it would be if the bank had made nothing of it: an amount that was named may have been too much."""
+    if payment.owner != BANK:
+        return payment
+    return replace(payment, state=PaymentState.UNKNOWN, since=now, owner=None, error=RESTORED)
 
 
 def _parts(
@@ -120,9 +119,7 @@ def _sequences(stored: StoredTask, rows: Sequence[StoredPayment]) -> range:
 def _left_of(stored: StoredTask, who: str, named: Mapping[str, int], rows: Sequence[StoredPayment]) -> dict[int, int]:
     """What the bank has paid somebody before a restore and no claim has come to since, in whole cents, by the payment's
     sequence."""
-    made_here = {
-        one.sequence for one in rows if one.owner != BANK and one.state in _MADE
-    }  # under the key that is named
+    made_here = {one.sequence for one in rows if one.owner != BANK and one.state is PaymentState.PAID}
     keys = {n: payment_key(stored.task, who, n) for n in _sequences(stored, rows) if n not in made_here}
     left = {n: whole_cents(named[key]) for n, key in keys.items() if key in named}
     before = used = 0
@@ -139,9 +136,8 @@ def _left_of(stored: StoredTask, who: str, named: Mapping[str, int], rows: Seque
 def forgotten_payments(store: SpStore, task: str) -> dict[str, int]:
     """What the bank has paid before a restore and nobody has claimed since, by the payment's key."""
     named, stored = store.paid_before(task), store.task(task)
-    if stored.opened.payer or not named:
-        booked = {one.key for one in store.payments(task)}
-        return {key: amount for key, amount in sorted(named.items()) if key not in booked}
+    if not named:
+        return {}
     left, of_nobody = dict(named), set(named)
     people = dict.fromkeys(one.who for one in store.payments(task))
     for who in people | dict.fromkeys(one.identity.who for one in store.participants(task)):

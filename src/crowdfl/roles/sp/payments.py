@@ -157,6 +157,7 @@ def pay_words(store: SpStore, task: str, who: str, now: float) -> dict[int, PayW
     begin = 0
     for number, amount in Ledger(store.movements(task)).booked(who):
         its = [one for first, last, one in rows if first < begin + max(amount, 1) and last > begin]
+        its = its or [one for _, _, one in rows[-1:] if not amount]  # nothing is paid with what came before it
         begin += amount
         if not its:  # less than a millionth was owed, or it is booked at this very moment
             found[number] = PayWord(amount, PayState.WAITING, "", now)
