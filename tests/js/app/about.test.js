@@ -58,7 +58,9 @@ test("pay is told by rule, with its deadline; or that there is none", () => {
   assert.match(amount, /^€36\.00 for each round, /);
   assert.match(share, /gets the same/);
   assert.match(deadline, /once it has been counted, until 22 Jan 2027/);
-  assert.match(about.paymentWords(definition({ pay: "samples" }))[2], /after the last round, until 22 Jan 2027/);
+  assert.match(deadline, /After that it goes back to the requester\.$/);
+  assert.match(about.paymentWords(definition({ pay: "samples" }))[2], /after the last round, until 22 Jan 2027.*Only your phone knows/);
+  assert.match(about.paymentWords({ ...definition(), payer: "00" })[2], /not claimed by then is paid where you said/);
   assert.match(about.paymentWords(definition({ pay: null }))[1], /gets the same/);
   assert.match(about.paymentWords(definition({ pay: "samples" }))[1], /how much you recorded\.$/);
   assert.match(about.paymentWords(definition({ pay: "distance" }))[1], /close your update is to the average/);

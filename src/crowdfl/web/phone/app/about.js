@@ -113,7 +113,7 @@ export function paymentWords(definition) {
   const unused = plan.unused_pay == null ? t("about.unusedNoPay") : t("about.unusedPay", { amount: words(plan.unused_pay) });
   return [
     ...(settings.pay === "fixed" ? [fixedWords(settings)] : [t("about.budget", { amount: words(settings.budget) }), t(`share.${settings.pay ?? "equal"}`)]), ...(plan.goal === null ? [] : [unused]),
-    t(claimsEarly(settings) ? "about.claimEarly" : "about.claim", { when: formatTime(until) }),
+    t(claimsEarly(settings) ? (definition.payer ? "about.claimPlaced" : "about.claimEarly") : "about.claim", { when: formatTime(until) }),
     t(claimsEarly(settings) ? "about.claimDates" : "about.claimShows"),
   ];
 }
