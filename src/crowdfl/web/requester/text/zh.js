@@ -203,7 +203,7 @@ export default {
     settings_decimals: "发送权重的精度。",
     settings_clip: "更大的权重会被截断；参与者会得知有多少个。",
     settings_lanes: "越大越精确，也越慢；0 表示没有报酬。",
-    settings_pay: "“shares”配置中人人相同；其他配置只能按距离。",
+    settings_pay: "固定金额可以事先告知参与者。其他配置只能按距离。",
     settings_check: "用于“shares”：超出界限的贡献会被排除。不检查则不能支付报酬。",
     settings_epsilon: "每个人在所有轮次中的隐私，由两个服务器添加噪声。留空：无噪声。",
     settings_delta: "保护失效的概率；留空为 0.00001。",
