@@ -203,7 +203,7 @@ def _unclaimed(definition: Definition) -> str:
     """Where CSP's record says what somebody has earned, it is paid without a claim to who said where."""
     settings = definition.settings
     if settings.pay != "fixed" and _part(settings):
-        return "Unclaimed then: it returns to the requester; only your device knows how much it is, and nobody claims it for you"
+        return "Unclaimed then: it returns to the requester; only your device knows how much it is, and claims it"
     if definition.payer:
         return "Unclaimed then: it is paid where you have said, or returns to the requester if you have said nothing"
     return "Unclaimed then: it returns to the requester"

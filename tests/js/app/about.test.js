@@ -51,6 +51,12 @@ test("the plan is told in the order in which things happen", () => {
   assert.deepEqual([open, early], ["A round is open for 1 hr.", "It closes early with 40 contributions; later ones are not used."]);
 });
 
+test("who holds what names no payer and no claims where there are none", () => {
+  assert.match(about.heldWords(1_800_604_800, true).join(" "), /^Claims end on 22 Jan 2027.*Whoever pays: /);
+  assert.doesNotMatch(about.heldWords(1_800_604_800, false).join(" "), /Whoever pays/);
+  assert.doesNotMatch(about.heldWords(null, false).join(" "), /Claims end|Whoever pays/);
+});
+
 test("pay is told by rule, with its deadline; or that there is none", () => {
   assert.deepEqual(about.paymentWords(definition({ budget: null })), ["Nothing is paid for this campaign."]);
   assert.deepEqual(about.paymentWords(definition({ pay: "none" })), ["Nothing is paid for this campaign."]);

@@ -118,6 +118,15 @@ export function paymentWords(definition) {
   ];
 }
 
+/**
+ * What others hold of a participant: until when, then by whom. Where nobody asks where to pay, no payer holds anything.
+ * @param {number | null} until When claims end, of a campaign that pays. @param {boolean} asked
+ */
+export function heldWords(until, asked) {
+  const parties = ["sp", "csp", "kgc", "asker", ...(asked ? ["payer"] : [])];
+  return [until === null ? t("data.endsUnpaid") : t("data.ends", { when: formatTime(until) }), ...parties.map((party) => t(`data.${party}`))];
+}
+
 /** How people count in an average. @param {DefinitionBody} definition */
 export const countingWords = ({ settings }) => t(settings.weighting === "equal" ? "about.countOnce" : "about.countMore");
 

@@ -1,10 +1,11 @@
 // Leave a campaign, take back what was sent, forget it all.
 
 import { h } from "../../../web/common/dom.js";
-import { formatTime, money } from "../../../web/common/format.js";
+import { money } from "../../../web/common/format.js";
 import { actionButton, ask, button, card, notice, part, title } from "../../../web/common/parts.js";
 import { listOf, t } from "../../../web/common/text.js";
 import { isPaid } from "../../protocol/amounts.js";
+import { heldWords } from "../about.js";
 import { download } from "../download.js";
 import { go } from "../router.js";
 
@@ -63,11 +64,10 @@ function ownData(model, { task, until, asked }) {
     const { name, text } = await model.ownData(task);
     download(name, text, "application/json");
   }, { id: "own-data" });
-  const parties = ["sp", "csp", "kgc", "asker", ...(asked ? ["payer"] : [])];
-  const ends = until === null ? t("data.endsUnpaid") : t("data.ends", { when: formatTime(until) });
+  const [ends, ...parties] = heldWords(until, asked);
   return card(t("data.title"), h("p", null, t("data.here")), save, trouble,
     h("details", { id: "servers-keep" }, h("summary", null, t("data.servers")), h("p", null, ends),
-      h("ul", null, ...parties.map((party) => h("li", null, t(`data.${party}`))))));
+      h("ul", null, ...parties.map((words) => h("li", null, words)))));
 }
 
 /** @param {Model} model @param {NonNullable<Shown>} campaign */
