@@ -186,6 +186,22 @@ class TestLook:
         object.__setattr__(found, "settings", found.settings.changed(profile=profile, pay=pay))
         assert said in task_summary(found, 5)
 
+    @pytest.mark.parametrize(
+        ("pay", "payer", "said"),
+        [
+            ("fixed", b"p" * 32, "Unclaimed then: it is paid where you have said, or returns to the requester"),
+            ("equal", b"p" * 32, "Unclaimed then: it is paid where you have said, or returns to the requester"),
+            ("equal", b"", "Unclaimed then: it returns to the requester\n"),
+            ("samples", b"p" * 32, "Unclaimed then: it returns to the requester; only your device knows"),
+        ],
+    )
+    def test_what_becomes_of_unclaimed_pay_is_said_before_joining(self, pay, payer, said):
+        found = defined("task", tomllib.loads(SOFTMAX))[0]
+        more = {"each": "2.00", "budget": None} if pay == "fixed" else {}
+        object.__setattr__(found, "settings", found.settings.changed(profile="shares", pay=pay, **more))
+        object.__setattr__(found, "payer", payer)
+        assert said in task_summary(found, 5)
+
     def test_a_task_without_rewards_says_so(self):
         text = SOFTMAX.replace('budget = "36.00"', '# budget = "36.00"').replace("\ncurrency", "\n# currency")
         assert "Rewards: none" in task_summary(defined("task", tomllib.loads(text))[0], 5)

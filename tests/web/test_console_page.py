@@ -142,6 +142,17 @@ def test_a_round_is_followed_from_its_first_upload_to_its_rewards(seat: Seat):
     assert seat.page.locator("img").count() == 0
 
 
+def test_nothing_is_said_to_be_empty_before_it_is_known(seat: Seat):
+    """The first look may take its time."""
+    seat.page.route("**/console/events", lambda _: None)  # it is never answered
+    for view in ("", "#/money"):
+        seat.page.goto(f"{seat.url}/console/{view}")
+        if not view:
+            seat.log_in()
+        expect(seat.page.get_by_role("heading", level=1)).to_have_text("Money" if view else "Tasks")
+        assert seat.page.locator("section").evaluate_all("all => all.map((one) => one.textContent).join('')") == ""
+
+
 def test_everything_is_marked_as_old_when_sp_is_gone(seat: Seat, desk_context):
     """At once, and in words; what was seen last stays."""
     task, _ = seat.start("Left alone")

@@ -199,6 +199,16 @@ def _claims(definition: Definition) -> str:
     return f"until {_day(definition.claims_until)}" if definition.rounds_until else f"for {window} after the last round"
 
 
+def _unclaimed(definition: Definition) -> str:
+    """Where CSP's record says what somebody has earned, it is paid without a claim to who said where."""
+    settings = definition.settings
+    if settings.pay != "fixed" and _part(settings):
+        return "Unclaimed then: it returns to the requester; only your device knows how much it is, and claims it"
+    if definition.payer:
+        return "Unclaimed then: it is paid where you have said, or returns to the requester if you have said nothing"
+    return "Unclaimed then: it returns to the requester"
+
+
 def _day(seconds: float) -> str:
     return f"{datetime.datetime.fromtimestamp(seconds, datetime.UTC):%Y-%m-%d %H:%M} UTC"
 
@@ -214,8 +224,8 @@ def reward_lines(definition: Definition) -> list[str]:
     each = definition.plan.each_unused
     unused = f"Uploads beyond {definition.plan.goal} in a round are not used; each earns {money_words(each, currency)}"
     return [
-        f"Rewards: {budget} a round for all participants together; yours can be claimed {_claims(definition)}, then they "
-        "return to the requester",
+        f"Rewards: {budget} a round for all participants together; yours can be claimed {_claims(definition)}",
+        _unclaimed(definition),
         f"For one person: {_part(definition.settings)}about {low} to {high} in all",
         *([unused] if each else []),
     ]
@@ -230,7 +240,8 @@ def _fixed_lines(definition: Definition) -> list[str]:
     unused = f"Uploads beyond {definition.plan.goal} in a round are not used; each earns {money_words(each, settings.currency)}"
     return [
         f"Rewards: {money_words(settings.each_round, settings.currency)} for {rounds} that counts your update; it can be "
-        f"claimed {_claims(definition)}, then it returns to the requester",
+        f"claimed {_claims(definition)}",
+        _unclaimed(definition),
         *([f"Bonus: {bonus} once, if you were in every round {asked}"] if settings.bonus_each else []),
         *([unused] if each else []),
     ]

@@ -29,7 +29,7 @@ class Wait(str):
         return {"code": self.code, **self.values}
 
 
-_ENDED = Wait.of("returned", "claims of participants: what nobody claims in time is returned to you")
+_ENDED = Wait.of("returned", "claims of participants: what is left when they end is returned to you")
 _BY_STATE = {
     "paused": [Wait.of("you", "you: the task is paused")],
     "finished": [_ENDED],

@@ -51,6 +51,12 @@ test("the plan is told in the order in which things happen", () => {
   assert.deepEqual([open, early], ["A round is open for 1 hr.", "It closes early with 40 contributions; later ones are not used."]);
 });
 
+test("who holds what names no payer and no claims where there are none", () => {
+  assert.match(about.heldWords(1_800_604_800, true).join(" "), /^Claims end on 22 Jan 2027.*Whoever pays: /);
+  assert.doesNotMatch(about.heldWords(1_800_604_800, false).join(" "), /Whoever pays/);
+  assert.doesNotMatch(about.heldWords(null, false).join(" "), /Claims end|Whoever pays/);
+});
+
 test("pay is told by rule, with its deadline; or that there is none", () => {
   assert.deepEqual(about.paymentWords(definition({ budget: null })), ["Nothing is paid for this campaign."]);
   assert.deepEqual(about.paymentWords(definition({ pay: "none" })), ["Nothing is paid for this campaign."]);
@@ -58,7 +64,9 @@ test("pay is told by rule, with its deadline; or that there is none", () => {
   assert.match(amount, /^€36\.00 for each round, /);
   assert.match(share, /gets the same/);
   assert.match(deadline, /once it has been counted, until 22 Jan 2027/);
-  assert.match(about.paymentWords(definition({ pay: "samples" }))[2], /after the last round, until 22 Jan 2027/);
+  assert.match(deadline, /After that it goes back to the requester\.$/);
+  assert.match(about.paymentWords(definition({ pay: "samples" }))[2], /after the last round, until 22 Jan 2027.*Only your phone knows/);
+  assert.match(about.paymentWords({ ...definition(), payer: "00" })[2], /not claimed by then is paid where you said/);
   assert.match(about.paymentWords(definition({ pay: null }))[1], /gets the same/);
   assert.match(about.paymentWords(definition({ pay: "samples" }))[1], /how much you recorded\.$/);
   assert.match(about.paymentWords(definition({ pay: "distance" }))[1], /close your update is to the average/);

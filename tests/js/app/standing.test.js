@@ -17,7 +17,7 @@ const PAID = {
 /** @param {object} changes @param {boolean} [reached] */
 const standing = (changes, reached = true) => standingOf(/** @type {any} */ ({
   phase: "joined", state: "running", now: IDLE, rounds: [], definition: DEFINITION, enrolled: null, next: null, recordings: 3, contributed: 3,
-  claim: { state: "later" }, ...changes,
+  claim: { state: "later" }, payTo: { asked: false, to: null }, ...changes,
 }), reached);
 
 /** @param {string} mine @param {string} [state] @param {number} [number] */
@@ -45,6 +45,9 @@ for (const [name, words, changes, act] of /** @type {[string, RegExp, object, (s
   ["in the last round", /has arrived. .*Open this page again after.*before/, { rounds: [round("arrived", "open", 5)], ...PAID, payTo: { asked: true, to: "x" } }],
   ["in the last round of one that pays nothing", /has arrived. .*You may close this page. Thank you/, { rounds: [round("arrived", "open", 5)] }],
   ["the end with pay", /ended.*get paid/, { phase: "ended", claim: { state: "due" } }, "earnings"],
+  ["the end with a claim that says where to", /ended.*what became of it/, { phase: "ended", claim: { state: "claimed" }, payTo: { asked: true, to: "x" } }, "earnings"],
+  ["the end with a claim that does not", /ended.*get paid/, { phase: "ended", claim: { state: "claimed" }, payTo: { asked: true, to: null } }, "earnings"],
+  ["the end when it is too late", /ended.*what became of it/, { phase: "ended", claim: { state: "expired" } }, "earnings"],
   ["the end without", /ended\. Thank you/, { phase: "ended", claim: { state: "none" } }],
   ["left", /^You have left/, { phase: "left" }],
   ["paused", /paused/, { state: "paused", rounds: [round("sending")] }],

@@ -51,17 +51,22 @@ class Console {
     markView(hash);
     const title = task ? [] : [h("h1", null, t(hash === "#/money" ? "money.title" : "tasks.heading"))];
     place("content").replaceChildren(...title, ...this.panels.map((panel) => h("section", { id: panel.id })));
-    for (const panel of this.panels) redraw(place(panel.id), panel.draw());
+    for (const panel of this.panels) this.draw(panel);
     place("content").focus();
     if (this.data) void this.load();
     else void get("session").catch((refusal) => this.failed(refusal)); // the operator does something
+  }
+
+  /** Once all of it is known: before, it would say that there is nothing. @param {Panel} panel */
+  draw(panel) {
+    if (panel.needs.every((need) => need === "task" || this.live.sections.has(need))) redraw(place(panel.id), panel.draw());
   }
 
   /** @param {string[]} names @param {Record<string, any> | null} change */
   changed(names, change) {
     if (change) this.announcer.hear(change);
     for (const panel of this.panels) {
-      if (panel.needs.some((need) => names.includes(need))) redraw(place(panel.id), panel.draw());
+      if (panel.needs.some((need) => names.includes(need))) this.draw(panel);
     }
     if (this.data && !this.timer && (!change || concerns(change, this.data.task))) {
       this.timer = window.setTimeout(() => void this.load(BY_PAGE), PAUSE);

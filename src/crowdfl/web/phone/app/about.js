@@ -113,9 +113,18 @@ export function paymentWords(definition) {
   const unused = plan.unused_pay == null ? t("about.unusedNoPay") : t("about.unusedPay", { amount: words(plan.unused_pay) });
   return [
     ...(settings.pay === "fixed" ? [fixedWords(settings)] : [t("about.budget", { amount: words(settings.budget) }), t(`share.${settings.pay ?? "equal"}`)]), ...(plan.goal === null ? [] : [unused]),
-    t(claimsEarly(settings) ? "about.claimEarly" : "about.claim", { when: formatTime(until) }),
+    t(claimsEarly(settings) ? (definition.payer ? "about.claimPlaced" : "about.claimEarly") : "about.claim", { when: formatTime(until) }),
     t(claimsEarly(settings) ? "about.claimDates" : "about.claimShows"),
   ];
+}
+
+/**
+ * What others hold of a participant: until when, then by whom. Where nobody asks where to pay, no payer holds anything.
+ * @param {number | null} until When claims end, of a campaign that pays. @param {boolean} asked
+ */
+export function heldWords(until, asked) {
+  const parties = ["sp", "csp", "kgc", "asker", ...(asked ? ["payer"] : [])];
+  return [until === null ? t("data.endsUnpaid") : t("data.ends", { when: formatTime(until) }), ...parties.map((party) => t(`data.${party}`))];
 }
 
 /** How people count in an average. @param {DefinitionBody} definition */

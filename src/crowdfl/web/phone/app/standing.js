@@ -31,8 +31,8 @@ function outside(campaign) {
   if (campaign.withdrawn) return said(t("standing.withdrawn"), t("standing.withdrawnMore"), act);
   if (campaign.replaced) return said(t("standing.replaced"), t("standing.replacedMore"), act);
   if (stopped) return said(t("standing.stopped"), t("standing.stoppedWhy"), act);
-  if (phase === "left") return said(t("standing.left"), act ? t("standing.stillPaid") : "", act);
-  if (phase === "ended") return said(t("standing.ended"), act ? t("standing.stillPaid") : t("standing.thanks"), act);
+  if (phase === "left") return said(t("standing.left"), act ? pay(campaign) : "", act);
+  if (phase === "ended") return said(t("standing.ended"), act ? pay(campaign) : t("standing.thanks"), act);
   if (state === "paused") return said(t("standing.paused"), t("standing.pausedUntil"));
   if (now.kind === "elsewhere") return said(t("standing.elsewhere"), t("standing.elsewhereOpen"));
   return null;
@@ -40,6 +40,12 @@ function outside(campaign) {
 
 /** @param {Campaign} campaign */
 export const isPayable = ({ claim }) => ["due", "sent", "claimed", "refused", "expired"].includes(claim.state);
+
+/** What is left to do about what was earned, if anything. @param {Campaign} campaign */
+function pay({ claim, payTo }) {
+  const isAsked = claim.state === "claimed" && payTo.asked && payTo.to === null;
+  return t(isAsked || ["due", "sent"].includes(claim.state) ? "standing.stillPaid" : "standing.whatBecame");
+}
 
 /** Rounds, and the bonus once it is earned. @param {Pick<Campaign, "rounds" | "bonus">} campaign */
 export const paidOf = ({ rounds, bonus = null }) => (bonus ? [...rounds, bonus] : rounds);

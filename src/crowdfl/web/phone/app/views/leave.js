@@ -1,9 +1,11 @@
 // Leave a campaign, take back what was sent, forget it all.
 
 import { h } from "../../../web/common/dom.js";
-import { formatTime, money } from "../../../web/common/format.js";
+import { money } from "../../../web/common/format.js";
 import { actionButton, ask, button, card, notice, part, title } from "../../../web/common/parts.js";
 import { listOf, t } from "../../../web/common/text.js";
+import { isPaid } from "../../protocol/amounts.js";
+import { heldWords } from "../about.js";
 import { download } from "../download.js";
 import { go } from "../router.js";
 
@@ -25,8 +27,9 @@ export function leaveView(model, task) {
 /** @param {Campaign | undefined} campaign */
 function pick(campaign) {
   if (!campaign) return null;
-  const { task, phase, claim, withdrawn, definition } = campaign;
-  return { task, phase, amount: claim.amount > 0n ? money(claim.amount, definition?.settings.currency) : null, claim: claim.state, withdrawn, until: claim.until ?? definition?.claims_until ?? null };
+  const { task, phase, claim, payTo, withdrawn, definition } = campaign;
+  return { task, phase, amount: claim.amount > 0n ? money(claim.amount, definition?.settings.currency) : null, claim: claim.state, withdrawn,
+    until: isPaid(definition) ? claim.until : null, asked: payTo.asked };
 }
 
 /** @param {Model} model @param {NonNullable<Shown>} campaign */
@@ -55,16 +58,16 @@ function withdrawing(model, { task, phase, withdrawn }) {
 }
 
 /** What is held here, to take away; and what the servers hold, and until when. @param {Model} model @param {NonNullable<Shown>} campaign */
-function ownData(model, { task, until }) {
+function ownData(model, { task, until, asked }) {
   const trouble = h("div");
   const save = actionButton(t("data.save"), trouble, async () => {
     const { name, text } = await model.ownData(task);
     download(name, text, "application/json");
   }, { id: "own-data" });
-  const parties = ["sp", "csp", "kgc", "asker", "payer"];
+  const [ends, ...parties] = heldWords(until, asked);
   return card(t("data.title"), h("p", null, t("data.here")), save, trouble,
-    h("details", { id: "servers-keep" }, h("summary", null, t("data.servers")), until !== null && h("p", null, t("data.ends", { when: formatTime(until) })),
-      h("ul", null, ...parties.map((party) => h("li", null, t(`data.${party}`))))));
+    h("details", { id: "servers-keep" }, h("summary", null, t("data.servers")), h("p", null, ends),
+      h("ul", null, ...parties.map((words) => h("li", null, words)))));
 }
 
 /** @param {Model} model @param {NonNullable<Shown>} campaign */
