@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from crowdfl.simulation.disks import Disk, FileDisk, MemoryDisk
 from crowdfl.simulation.faults import AFTER, BEFORE, Crash, Plan, Point, nothing_happens
 from crowdfl.simulation.host import Call, Deliver, Host
 from crowdfl.simulation.replayed import seeded
+from tests import subprocesses
 from tests.hosts import FEW_LANES, SMALL_TASK, small_definition, test_tools
 
 SETTINGS = SMALL_TASK | FEW_LANES | {"max_participants": 4, "cohort": 2, "budget": "9.00", "pay": "equal"}
@@ -201,3 +204,20 @@ def test_the_source_of_secrets_is_the_operating_system_but_in_a_replayed_run():
         with seeded(b"2"):
             assert secret_bytes(32) != first
     assert SOURCE.get() is os.urandom
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from crowdfl.simulation.disks import FileDisk
+FileDisk(Path(sys.argv[1])).store("sp")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_process_that_is_killed_leaves_nothing_in_the_temporary_folder(tmp_path: Path):
+    (temporary := tmp_path / "temporary").mkdir()
+    done = subprocesses.run([sys.executable, "-c", KILLED, tmp_path], env=os.environ | {"TMPDIR": str(temporary)})
+    assert done.returncode == -signal.SIGKILL
+    assert (tmp_path / "sp/state.db").exists()
+    assert list(temporary.iterdir()) == []

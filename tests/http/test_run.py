@@ -43,15 +43,17 @@ from crowdfl.services.background.workers import Ticker
 from crowdfl.services.client.peers import CspClient, KgcClient
 from crowdfl.services.client.transport import Link
 from crowdfl.services.http import tls
-from crowdfl.services.http.wire import PROTOCOL, PROTOCOL_HEADER
+from crowdfl.services.http.wire import PROBLEM_TYPE, PROTOCOL, PROTOCOL_HEADER
 from crowdfl.services.run import open_csp, open_kgc
 from crowdfl.services.server import make_server, running
 from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, SpSettings
+from crowdfl.storage import upgrading
 from crowdfl.storage.atomic import read_secret, signing_key
 from tests import subprocesses
 from tests.hosts import INITIAL_MODEL
 from tests.http.processes import serving, wait_for
 from tests.http.world import task_definition
+from tests.storage.later import next_version
 
 LOCAL = {"host": "127.0.0.1", "port": 0}
 
@@ -79,6 +81,24 @@ def test_a_process_serves_until_it_is_told_to_stop(tmp_path, number, at_once):
         events = [json.loads(line)["event"] for line in process.stderr]
         assert process.wait(30) == 0
         assert at_once or events == ["served", "stopped"]
+
+
+@pytest.mark.second
+def test_a_process_whose_database_a_later_version_has_migrated_is_not_ready_and_starts_no_more(tmp_path):
+    """Side by side: the service is of the earlier version, and this process takes the part of the later one."""
+    folder = tmp_path / "kgc"
+    command = [sys.executable, "-c", SERVE, str(folder)]
+    with subprocesses.running(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        url = json.loads(process.stderr.readline())["url"]
+        assert httpx.get(f"{url}/readyz", timeout=60.0).json() == {"status": "ready"}
+        with next_version(tmp_path):
+            upgrading.upgrade(f"sqlite:///{folder}/state.db")
+        refused = httpx.get(f"{url}/readyz", timeout=60.0)
+        assert (refused.status_code, refused.json()["type"]) == (500, f"{PROBLEM_TYPE}store-too-new")
+    again = subprocesses.run(command, capture_output=True, text=True)
+    assert again.returncode != 0
+    assert "StoreTooNew" in again.stderr
 
 
 def test_answers_do_not_wait_for_the_receipt_of_their_first_part(tmp_path):
@@ -138,6 +158,27 @@ def test_what_a_role_lacks_is_named(tmp_path):
     token.chmod(0o644)
     with pytest.raises(KeyFilePermissions):
         open_csp(settings)
+
+
+def test_csp_sweeps_requests_that_never_came_whole(tmp_path):
+    """At each of its sweeps, not only as it opens its folder; what is still sent stays."""
+    (token := tmp_path / "token").write_text("crowdfl_x")
+    token.chmod(0o600)
+    kgc = PeerSettings(url="http://127.0.0.1:1", token=token)
+    settings = CspSettings(data=tmp_path / "csp", **LOCAL, plain_http=True, kgc=kgc, kgc_key=bytes(32))
+    app = open_csp(settings)
+    left, sent = (tmp_path / "csp/incoming" / f"{name}.1.part" for name in ("left", "sent"))
+    for path in (left, sent):
+        path.write_bytes(b"some")
+    os.utime(left, (0.0, 0.0))
+    with running(app, settings):
+        wait_for(lambda: require_gone(left))
+    assert sent.exists()
+
+
+def require_gone(path: Path) -> None:
+    if path.exists():
+        raise NotReady("not yet")
 
 
 def test_a_signing_key_is_made_once_and_is_its_owners_alone(tmp_path):

@@ -357,6 +357,21 @@ def test_what_nobody_continues_is_swept(tmp_path):
     assert incoming.sweep() == 1
 
 
+def test_what_is_finished_while_it_is_looked_at_stops_no_sweep(tmp_path):
+    finished, stale = ((tmp_path / f"{name}.part") for name in ("finished", "stale"))
+
+    def now() -> float:
+        finished.unlink(missing_ok=True)
+        return time.time()
+
+    incoming = UnfinishedUploads(tmp_path, now)
+    for path in (finished, stale):
+        path.write_bytes(b"piece")
+        os.utime(path, (0.0, 0.0))
+    assert incoming.sweep() == 1
+    assert not stale.exists()
+
+
 def test_uploads_at_once_share_batches_and_each_gets_its_own_receipt(campaign):
     """Threads of a crowd; one among them sends bytes that are no upload."""
     people = [campaign.world.add_person(campaign.task) for _ in range(8)]

@@ -1,7 +1,7 @@
 """What CSP holds of a task, erased once the task has ended: of steps at once, of claims on their last day."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from crowdfl.documents.signed import AttestedSum
 from crowdfl.protocols.capabilities import CountsRewarded
@@ -29,6 +29,7 @@ class CspRetention(PeerRetention[CspStore]):
 
     blobs: Blobs
     guard: Guard
+    sweep_requests: Callable[[], int] = field(default=lambda: 0, kw_only=True)  # in pieces, that nobody has continued
 
     past = "the last day of its claims is over"
 
@@ -122,9 +123,10 @@ class CspRetention(PeerRetention[CspStore]):
     forget_unknown = erase
 
     def remove_unfinished(self, before: float) -> None:
-        """And answers that another process was quicker with."""
+        """And answers that another process was quicker with, and requests that never came whole."""
         super().remove_unfinished(before)
         self.blobs.remove_unfinished(before)
+        self.sweep_requests()
         for name, written in self.blobs.listing().items():
             task, kind, *request = name.split("/")
             if written < before and kind in (STEPS, CLAIMS, OPENED) and self.store.answered(task, request[0]) != name:

@@ -62,6 +62,7 @@ from crowdfl.services.http import logs
 from crowdfl.services.http.address_limit import AddressLimit
 from crowdfl.services.http.app_factory import Background
 from crowdfl.services.http.auth import Pins, Tokens
+from crowdfl.services.http.pieces import UnfinishedFiles
 from crowdfl.services.http.tls import CertificateFiles
 from crowdfl.settings import (
     BrowserSettings,
@@ -253,6 +254,7 @@ def open_csp(settings: CspSettings, observer: Observer | None = None) -> FastAPI
         guard,
         sp_key=settings.sp_key,
         forget=csp.drop,
+        sweep_requests=UnfinishedFiles(folder / "incoming").sweep,
     )
     closing = _Resources(store.close, kgc.service.close, close)
     background = (closing, _Tables(store), files, reloads, _sweeping("csp", retention.sweep), peers)

@@ -1,11 +1,10 @@
 """Where the processes of a host keep what outlives them: in memory, or in a folder."""
 
-import atexit
 import copy
-import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -95,7 +94,7 @@ class FileDisk:
         if not file.exists():
             file.parent.mkdir(parents=True, exist_ok=True)
             file.touch(0o600)
-            file.write_bytes(_blank().read_bytes())
+            file.write_bytes(_blank().content)
         store = self.open_store(role, f"sqlite:///{file}")
         _share_statements(store)
         if not self._durable:
@@ -133,26 +132,30 @@ def blobs_of(blobs: Blobs) -> dict[str, bytes]:
     return {name: blobs.get(name) for name in sorted(blobs.listing())}
 
 
+@dataclass(frozen=True)
+class _Blank:
+    """A database with its tables, and how one is spoken to: making them anew would take longer than a short run does."""
+
+    content: bytes
+    dialect: Dialect
+
+
 @cache
-def _blank() -> Path:
-    """A database with its tables: making them anew would take longer than all that a short run does with them."""
-    file = Path(tempfile.mkdtemp(prefix="crowdfl-blank-")) / "state.db"
-    with closing(SqlStore(f"sqlite:///{file}")) as store:
-        store.create_tables()
-    atexit.register(shutil.rmtree, file.parent, ignore_errors=True)
-    return file
+def _blank() -> _Blank:
+    """Read at once: of a process that is killed later nothing stays in the temporary folder."""
+    with tempfile.TemporaryDirectory(prefix="crowdfl-blank-") as folder:
+        file = Path(folder) / "state.db"
+        with closing(SqlStore(f"sqlite:///{file}")) as store:
+            store.create_tables()
+            with store.engine.connect() as connection:
+                dialect = connection.dialect
+        return _Blank(file.read_bytes(), dialect)
 
 
 _COMPILED: dict[Any, Any] = {}
 
 
-@cache
-def _dialect() -> Dialect:
-    with SqlStore(f"sqlite:///{_blank()}").engine.connect() as connection:
-        return connection.dialect
-
-
 def _share_statements(store: SqlStore) -> None:
     """One cache of compiled statements for all stores of a process; its keys name the dialect."""
-    store.engine.dialect = _dialect()
+    store.engine.dialect = _blank().dialect
     store.engine.update_execution_options(compiled_cache=_COMPILED)

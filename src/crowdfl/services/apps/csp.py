@@ -203,7 +203,6 @@ def create_app(
     metrics = ServiceMetrics()
     answers = Answers(csp, patience)
     incoming = UnfinishedFiles(folder / "incoming")
-    incoming.sweep()
     preparations = Preparations(csp, patience)
     app = make_app("csp", tokens, metrics, csp.store.task, folder, (*background, answers, preparations), pins)
     asked = metrics.counter("crowdfl_csp_requests", "Requests of SP's by how they were answered", "how")

@@ -115,10 +115,13 @@ class UnfinishedFiles:
 
     def sweep(self) -> int:
         """Remove what nobody has continued for a week, in folders below too; returns how many."""
-        stale = [path for path in self.folder.rglob("*.part") if self.now() - path.stat().st_mtime > _STALE_SECONDS]
-        for path in stale:
-            self.unlink(path)
-        return len(stale)
+        swept = 0
+        for path in self.folder.rglob("*.part"):
+            with suppress(FileNotFoundError):  # finished at this moment
+                if self.now() - path.stat().st_mtime > _STALE_SECONDS:
+                    self.unlink(path)
+                    swept += 1
+        return swept
 
     def remove_all(self, beginning: str) -> None:
         """All whose names begin so."""
