@@ -43,7 +43,12 @@ const found = await withFirefox(async (page, said) => {
   await page.reload(); // keys, recordings and where it stands are kept
   await sees(page, "The campaign has ended.");
   await press(page, "a", "Round by round, with receipts");
-  const rounds = await page.$$eval("table tbody tr", (rows) => rows.map((row) => row.textContent ?? ""));
+  /** @type {string[]} */
+  let rounds = [];
+  await until("the rounds' table", async () => { // a busy machine draws it later
+    rounds = await page.$$eval("table tbody tr", (rows) => rows.map((row) => row.textContent ?? ""));
+    return rounds.length > 0;
+  });
   await press(page, "a", "Back");
   await press(page, "a", "See my earnings");
   await sees(page, "It is claimed. Below is what became of it.");
