@@ -100,6 +100,9 @@ def test_what_cannot_be_read_is_named_and_neither_a_start_nor_an_upgrade_changes
         looked = call("upgrade", settings, "--check", "--json")
         assert looked.code == 1
         assert list(json.loads(looked.out)["unreadable"]) == [OTHER]
+        said = " ".join(call("upgrade", settings, "--check").out.split())
+        assert "all but what is named below" in said
+        assert "rows are read" not in said
         refused = call("upgrade", settings)
         assert refused.code == 3
         assert "StoreUnreadable" in refused.err

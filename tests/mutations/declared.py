@@ -877,6 +877,18 @@ WRITES = (
         "found != self._known",
         _GUARD + "test_a_folder_that_is_not_mounted_does_not_look_new",
     ),
+    instead(
+        "the guard's name before a note",
+        "roles/guard.py",
+        Text("        self.require_own()\n        try:\n", "        try:\n"),
+        _GUARD + "test_a_folder_that_goes_after_the_look_gets_no_note_and_no_end",
+    ),
+    instead(
+        "the guard's name before an end",
+        "roles/guard.py",
+        Text("            self.require_own()\n            self.blobs.put(f", "            self.blobs.put(f"),
+        _GUARD + "test_a_folder_that_goes_after_the_look_gets_no_note_and_no_end",
+    ),
     without(
         "SP's note before a request leaves",
         "roles/sp/csp_link.py",

@@ -248,6 +248,20 @@ def test_a_folder_that_is_not_mounted_does_not_look_new(played: Played, role: st
     assert not (played.wire.folder / role / "guard").joinpath(played.task).exists()
 
 
+def test_a_folder_that_goes_after_the_look_gets_no_note_and_no_end(played: Played):
+    """It would be beside the guard: whoever mounts that one again has a note less."""
+    guard, folder, aside = played.guard("csp"), played.wire.folder / "csp/guard", played.wire.folder / "csp/aside"
+    notes = guard.look(played.task)
+    folder.rename(aside)
+    with pytest.raises(GuardMissing):
+        guard.note(played.task, STEPS + 1, "0" * 64)
+    guard.finish(played.task)
+    assert not [path for path in folder.rglob("*") if path.is_file()]
+    shutil.rmtree(folder, ignore_errors=True)
+    aside.rename(folder)
+    assert guard.look(played.task) == notes
+
+
 @EACH_SERVER
 @pytest.mark.parametrize("unchanged", [True, False])
 def test_the_operator_gives_a_guard_up(played: Played, role: str, unchanged: bool):

@@ -50,7 +50,10 @@ def upgrade(
         "rows": reading.rows,
     }
     value |= {"unreadable": dict(reading.unreadable), "backup": None}
-    read = f"{role}: the settings, {reading.tasks} tasks and {reading.rows} rows are read"
+    rows = f"{reading.tasks} tasks and {reading.rows} rows"
+    read = f"{role}: the settings, {rows} are read"
+    if reading.unreadable:
+        read = f"{role}: the settings are read, and of {rows} all but what is named below"
     if check or not reading.is_outdated:
         show(value, f"{read}; {upgrading.plan(reading)}", *marked(reading.lines()), as_json=as_json)
         raise typer.Exit(1 if reading.unreadable else 0)
