@@ -18,6 +18,25 @@ def test_a_new_home_says_its_form(tmp_path):
     assert [*blobs.listing("form")] == ["form/1"]
 
 
+def test_a_new_home_says_its_form_before_it_has_keys(tmp_path, monkeypatch):
+    """Whatever cuts its beginning short, it is one that says its form."""
+    usual, desk, fails = FileBlobs.put, Desk(tmp_path / "desk"), ("signing", "keys")
+
+    def put(self, name, data):
+        if name in fails:
+            raise StoreUnavailable("the disk is full")
+        usual(self, name, data)
+
+    monkeypatch.setattr(FileBlobs, "put", put)
+    blobs = FileBlobs(tmp_path / "of-a-requester")
+    with pytest.raises(StoreUnavailable):
+        own_key(blobs)
+    assert [*blobs.listing()] == ["form/1"]
+    with pytest.raises(StoreUnavailable):
+        desk.invite(1)
+    assert ["form"] in [[one.name for one in mark.parent.parent.iterdir()] for mark in desk.folder.rglob("form/1")]
+
+
 def test_a_home_of_a_later_form_is_refused_and_stays_as_it_is(tmp_path):
     desk = Desk.funded(tmp_path, 3)
     blobs = desk.crowd[0].blobs

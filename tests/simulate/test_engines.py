@@ -184,7 +184,8 @@ def test_a_crowd_plays_the_rounds_that_every_role_plays(case: str) -> None:
         for part in fields(one):
             if part.name not in _OWN and (exact or part.name != "rewards"):
                 assert getattr(one, part.name) == getattr(other, part.name), part.name
-        assert one.bytes_down == other.bytes_down
+        # Sums and masks are sent without their leading noughts, in an average to each of eight readers.
+        assert abs(one.bytes_down - other.bytes_down) <= 64
     assert crowd.rewards.keys() == roles.rewards.keys()
     for name, amount in crowd.rewards.items():
         assert amount == roles.rewards[name] if exact else abs(amount - roles.rewards[name]) < 10**-4

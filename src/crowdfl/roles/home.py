@@ -14,9 +14,9 @@ STEPS: Sequence[Step] = ()
 """What brings a home of form 1 to form 2, and so on. A step that a crash has cut short is done again."""
 
 
-def of_today() -> dict[str, bytes]:
-    """What a new home has of it: a mark for its form. Marks are never taken away, so that no crash leaves a home without."""
-    return _mark(len(STEPS) + 1)
+def begin(home: Blobs) -> None:
+    """Of a new home, before anything else is durable in it: a crash leaves none without its mark, and none is taken away."""
+    home.put_all(_mark(len(STEPS) + 1))
 
 
 def bring_up(home: Blobs) -> None:

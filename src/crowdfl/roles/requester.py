@@ -73,7 +73,8 @@ class RequesterSp(Protocol):
 def own_key(blobs: Blobs) -> SigningKey:
     home.bring_up(blobs)
     if not blobs.has("signing"):
-        blobs.put_all({"signing": SigningKey.fresh().private} | home.of_today())
+        home.begin(blobs)
+        blobs.put("signing", SigningKey.fresh().private)
     return SigningKey(blobs.get("signing"))
 
 

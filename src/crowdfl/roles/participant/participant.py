@@ -247,6 +247,7 @@ class Participant:
             self._require_room(takes_place=takes_a_place(invitation))
         if not self.blobs.has("keys"):
             keys = SigningKey.fresh(), ReaderKey.fresh()
+            home.begin(self.blobs)
             self.blobs.put("keys", json.dumps([keys[0].private.hex(), keys[1].private.hex()]).encode())
         keys_ = self.keys
         if definition.consent.version and not self.blobs.has("consent"):
@@ -259,8 +260,7 @@ class Participant:
             self.blobs.put("definition", text.encode())
             for left in ("bundle", INVITATION):  # by a crash; nothing was done with them
                 self.blobs.delete(left)
-            kept = {"bundle": enrolled.bundle, INVITATION: digest_of(invitation).encode()}
-            self.blobs.put_all(kept | home.of_today())
+            self.blobs.put_all({"bundle": enrolled.bundle, INVITATION: digest_of(invitation).encode()})
             self.blobs.put("certificate", enrolled.certificate.encode())
         if self._enrol():
             self._keep_least()
