@@ -80,5 +80,13 @@ def test_a_server_loads_no_database_but_its_own():
     modules = loaded("import crowdfl.services.local_role")
     assert "crowdfl.services.run" in modules
     late = "alembic", "boto3", "botocore", "distributed", "pandas", "sqlalchemy.dialects.postgresql", "torch"
+    late += "crowdfl.learning.recipe", "crowdfl.services.cluster", "numpy.random"  # what trains, a cluster's workers
     assert not {name for name in modules if name.startswith(late)}
-    assert len(modules) < 1150
+    assert len(modules) < 1100
+
+
+def test_a_first_start_makes_the_tables_without_what_migrates(tmp_path):
+    """A server would keep it in memory for as long as it runs."""
+    modules = loaded(f"from crowdfl.storage import upgrading; upgrading.upgrade('sqlite:///{tmp_path}/a.db')")
+    assert "crowdfl.storage.migrations" in modules
+    assert not {name for name in modules if name.startswith(("alembic", "mako"))}

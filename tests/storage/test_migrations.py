@@ -7,6 +7,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import MetaData, text
+from sqlalchemy.schema import CreateTable
 from tests import subprocesses
 from tests.storage.later import next_version
 from tests.storage.papers import DEFINITION
@@ -42,6 +43,18 @@ def test_an_empty_database_gets_the_present_tables(url: str):
     migrations.upgrade(url)
     migrations.check(url)
     assert differences(url, metadata) == []
+
+
+def test_an_empty_database_gets_its_revision_as_alembic_would_write_it(url: str):
+    """A later `upgrade` goes on from there."""
+    migrations.upgrade(url)
+    engine = open_engine(url)
+    with reading(engine) as connection:
+        context = MigrationContext.configure(connection)
+        assert context.get_current_revision() == tables.REVISION
+        ours, theirs = (str(CreateTable(one).compile(connection)) for one in (migrations._VERSION, context._version))
+    engine.dispose()
+    assert ours == theirs
 
 
 def test_upgrading_again_changes_nothing(url: str):

@@ -3,12 +3,15 @@
 import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from crowdfl.documents.signed import Definition
 from crowdfl.durations import span_words
 from crowdfl.errors import SettingsError
-from crowdfl.learning.recipe import Recipe
 from crowdfl.settings import DELTA, TaskSettings, TextsSettings, is_code, money_words, to_millionths
+
+if TYPE_CHECKING:
+    from crowdfl.learning.recipe import Recipe
 
 _FED: Mapping[str, str] = {
     "motion": "nine numbers per channel and window",
@@ -97,6 +100,8 @@ def asker_words(definition: Definition) -> str:
 
 def _training(definition: Definition) -> list[str]:
     """On the device alone; a stranger has written it, and what is wrong with it is said."""
+    from crowdfl.learning.recipe import Recipe  # with all that trains: a server says other things of a task
+
     try:
         recipe = Recipe.of(definition.training)
     except SettingsError as wrong:
@@ -116,7 +121,7 @@ def _training(definition: Definition) -> list[str]:
     ]
 
 
-def _learner(recipe: Recipe) -> str:
+def _learner(recipe: "Recipe") -> str:
     if is_code(recipe.learner):
         return f"code that you install yourself ({recipe.learner})"
     if recipe.learner == "softmax":
@@ -127,7 +132,7 @@ def _learner(recipe: Recipe) -> str:
     return f"a network {hidden}"
 
 
-def _loss(recipe: Recipe) -> str:
+def _loss(recipe: "Recipe") -> str:
     return f", by a loss that you install yourself ({recipe.loss})" if recipe.loss and is_code(recipe.loss) else ""
 
 

@@ -57,7 +57,6 @@ from crowdfl.services.client.breaker import Breaker
 from crowdfl.services.client.peer_link import PeerAccess, PeerCalls, PeerLink, calls_to, tell_doubt
 from crowdfl.services.client.peers import CspClient, KgcClient
 from crowdfl.services.client.transport import Link, Service, SystemClock
-from crowdfl.services.cluster.worker import Store
 from crowdfl.services.http import logs
 from crowdfl.services.http.address_limit import AddressLimit
 from crowdfl.services.http.app_factory import Background
@@ -154,9 +153,8 @@ class _Folder(Background):
 
     def __init__(self, store: SqlStore, settings: ComputingSettings) -> None:
         self.blobs = kept(settings, "blobs")
-        name = store.identity(self.blobs.name)
-        self.blobs.bind(name)
-        self.place = Store(settings.s3 or (settings.data / "blobs").absolute(), name)
+        self.name = store.identity(self.blobs.name)
+        self.blobs.bind(self.name)
 
     def check(self) -> None:
         self.blobs.require_own()
@@ -235,7 +233,7 @@ def open_csp(settings: CspSettings, observer: Observer | None = None) -> FastAPI
     peers = PeerCalls(logs.get("csp"))
     kgc_service = peers.guard(kgc.service, "KGC")
     files, guard = _Folder(store, settings), open_guard(store, settings)
-    backend, close = _backend(settings, "csp", files.place)
+    backend, close = _backend(settings, "csp", files.name)
     csp = Csp(
         store,
         files.blobs,
@@ -286,7 +284,7 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
     csp = _outside(steps, peers.guard(_link(settings, reloads, "CSP", lambda known: known.csp).service, "CSP"))
     watch.ask_peers = peers.ask_time
     checker, files = Checker(Threads(1)), _Folder(store, settings)
-    backend, close = _backend(settings, "sp", files.place)
+    backend, close = _backend(settings, "sp", files.name)
     guard = open_guard(store, settings)
     ports = SpPorts(
         store,
@@ -554,14 +552,17 @@ def _tokens(settings: ServiceSettings) -> Tokens:
     return Tokens(settings.data / "tokens.json")
 
 
-def _backend(settings: ComputingSettings, role: str, store: Store) -> tuple[Backend, Callable[[], None]]:
-    """Where the role computes, and what closes it; a backend that is missing is reported before anything is served."""
+def _backend(settings: ComputingSettings, role: str, name: str) -> tuple[Backend, Callable[[], None]]:
+    """Where the role computes, and what closes it; `name` is of its store. A backend that is missing is reported before
+    anything is served."""
     if settings.compute == "threads":
         return default_backend(), lambda: None
     if settings.dask is None or settings.compute != "dask":
         return backend_named(settings.compute), lambda: None
-    from crowdfl.services.cluster.backend import Cluster  # with all profiles: most servers have none
+    from crowdfl.services.cluster.backend import Cluster  # most servers have none
+    from crowdfl.services.cluster.worker import Store
 
+    store = Store(settings.s3 or (settings.data / "blobs").absolute(), name)
     cluster = Cluster(role, settings.dask.changed(plain_tcp=settings.plain_http), store=store)
     cluster.connect()
     return cluster, cluster.close

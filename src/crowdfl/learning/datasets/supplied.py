@@ -105,7 +105,7 @@ class Synthetic(Source):
         split = split_recordings(name, [self._swing(label, generator) for label in range(3)], PACES, self.cut)
         return with_values(split, VALUES)
 
-    def _swing(self, label: int, generator: np.random.Generator) -> Recording:
+    def _swing(self, label: int, generator: "np.random.Generator") -> Recording:
         hertz = self.cut.hertz or HERTZ
         time = np.arange(round(_SECONDS * hertz))[:, None] / hertz
         pace = 0.5 * (label + 1) * generator.uniform(0.9, 1.1)

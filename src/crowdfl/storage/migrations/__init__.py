@@ -7,7 +7,7 @@ columns itself and is never edited: it brings databases that are in use to the s
 from collections.abc import Callable
 from pathlib import Path
 
-from sqlalchemy import Connection
+from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, String, Table
 
 from crowdfl.errors import StoreOutdated, StoreTooNew
 from crowdfl.storage import tables
@@ -15,6 +15,12 @@ from crowdfl.storage.database import open_engine, reading, revision_in, writing
 from crowdfl.version import __version__
 
 _FOLDER = Path(__file__).parent
+_VERSION = Table(
+    "alembic_version",  # as Alembic makes it
+    MetaData(),
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
 
 
 def upgrade(url: str, accept: Callable[[Connection], None] = lambda _: None) -> None:
@@ -36,18 +42,19 @@ def upgrade(url: str, accept: Callable[[Connection], None] = lambda _: None) -> 
 
 
 def _change(connection: Connection, current: str | None) -> None:
-    from alembic import command  # late: a server that starts with the present tables needs none of it
+    if current is None:
+        tables.metadata.create_all(connection)
+        _VERSION.create(connection, checkfirst=True)
+        connection.execute(_VERSION.insert().values(version_num=head()))
+        return
+    from alembic import command  # late: a server that starts without tables, or with the present ones, needs none of it
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
-    if current is None:
-        tables.metadata.create_all(connection)
-        command.stamp(config, "head")
-    else:
-        command.upgrade(config, "head")
+    command.upgrade(config, "head")
 
 
 def check(url: str) -> None:
