@@ -7,6 +7,7 @@ import pytest
 
 from crowdfl.crypto.shares.limbs import Bytes, add_rows, from_words
 from crowdfl.protocols.profile import TaskSpec
+from crowdfl.protocols.shares.circuits.compare import Comparison
 from crowdfl.protocols.shares.dealing.keys import deal_keys, seeds_of
 from crowdfl.protocols.shares.dealing.rounds import CSP_ROLE, SP_ROLE, DealtLanes, dealt_file, low_words, received
 from crowdfl.protocols.shares.shape import SharesShape, shape_of
@@ -52,5 +53,7 @@ def test_both_servers_have_in_sum_what_their_files_give_them(settings: dict[str,
             assert (mine.zeros, mine.roots, mine.root_squares) == (theirs.zeros, theirs.roots, theirs.root_squares)
             assert mine.norm_check.plain.mask == theirs.norm_check.plain.mask
         else:
+            assert isinstance(one.lanes.checks, Comparison)
+            assert isinstance(other.lanes.checks, Comparison)
             assert one.lanes.checks.mask == other.lanes.checks.mask
         assert one.rewards == other.rewards
