@@ -72,7 +72,8 @@ class ModelShape:
         """All parameters in one row, as they are encrypted; in `room`, where it is given."""
         if not self.shapes:
             return np.zeros(0)
-        return np.concatenate([array.reshape(-1) for array in self.check(weights)], out=room)
+        parts = [array.reshape(-1) for array in self.check(weights)]
+        return np.concatenate(parts) if room is None else np.concatenate(parts, out=room)
 
     def arrays(self, flat: npt.ArrayLike) -> Weights:
         """The inverse of `flat`."""
