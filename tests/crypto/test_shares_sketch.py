@@ -54,6 +54,20 @@ def test_lanes_are_those_of_the_plain_sketch(coins, parameters, rows, buckets, p
     assert [list(zip(*map(list, sketch.of(row)), strict=True)) for row in range(rows)] == places
 
 
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.sampled_from([1, 3, (1 << 31) // 9, (1 << 31) // 8, 1 << 40, -(1 << 63)]), min_size=1, max_size=5),
+    st.integers(1, 3),
+)
+def test_vectors_that_share_a_word_have_the_lanes_that_they_have_alone(largest, rows):
+    """Of both signs, up to where a lane would leave its half and beyond."""
+    sketch = Sketch(COINS, 8, rows, 1)  # one bucket: every lane is as large as it can be
+    signs = 1 - 2 * (numbers(len(largest), 8) & np.uint64(1)).astype(np.int64)
+    block = [np.int64(most) * sign for most, sign in zip(largest, signs, strict=True)]
+    block.append(sketch.of(0)[1] * ((1 << 31) // 8 - 1))  # no sign cancels another
+    assert np.array_equal(sketch.whole_lanes(block), sketch.lanes([vector.view(np.uint64) for vector in block]))
+
+
 def test_lanes_beyond_one_piece_are_those_of_the_plain_sketch():
     """More coordinates than are worked on at a time, in an array that is not contiguous."""
     parameters = module._PIECE + 7

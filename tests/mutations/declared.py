@@ -1798,7 +1798,9 @@ CROWD = (
     instead(
         "SP's sum without who is left out",
         "simulation/crowd_servers.py",
-        Text("for who in counted:\n                found.sums", "for who in counted[:0]:\n                found.sums"),
+        Text(
+            "for who in counted:\n                np.multiply", "for who in counted[:0]:\n                np.multiply"
+        ),
         ALIKE + "[samples]",
     ),
     instead(

@@ -81,6 +81,9 @@ class ServerAveraging:
         tools = Tools(default_backend(), observer=self._observer)
         self._servers = CrowdServers(settings, form.shape.flat(initial), moments, tools, handed)
         self.upload_bytes = self._servers.upload_bytes
+        self._room = np.empty(
+            form.shape.parameters
+        )  # of the update that is encoded: fresh memory for each takes longer
 
     def open(self, number: int) -> None:
         self._servers.open(number)
@@ -94,7 +97,7 @@ class ServerAveraging:
         self._servers.refer(trained)
 
     def take(self, trainer: ParallelTrainer, weights: Weights, samples: int) -> Mapping[str, Any]:
-        return self._servers.take(trainer.person, self._shape.flat(weights), samples)
+        return self._servers.take(trainer.person, self._shape.flat(weights, self._room), samples)
 
     def close(self, arrays: Weights, number: int) -> Averaged:
         del arrays, number

@@ -15,7 +15,6 @@ from crowdfl.crypto.compute import Backend
 from crowdfl.crypto.long_bytes import Long
 from crowdfl.crypto.randomness import SEED_BYTES, secret_bytes, secret_hex
 from crowdfl.crypto.sealing import ReaderKey
-from crowdfl.crypto.shares.ring import Words
 from crowdfl.errors import RewardOutOfRange, RoundEnded
 from crowdfl.protocols import claims
 from crowdfl.protocols.claims import RewardEnvelope
@@ -24,7 +23,7 @@ from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.profile import Average, TaskSpec, Tools, whole_samples
 from crowdfl.protocols.round import AggregationRound
-from crowdfl.protocols.shares.chain import HASH_BYTES, ROUND_BYTES, ModelChain, sha256
+from crowdfl.protocols.shares.chain import HASH_BYTES, ROUND_BYTES, Integers, ModelChain, sha256
 from crowdfl.protocols.shares.circuits.lanes import LaneMaker
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle, SharesReaderBundle, SharesSpBundle, deal_keys
 from crowdfl.protocols.shares.dealing.rounds import DealtRound
@@ -62,7 +61,7 @@ class Handed:
 class _Updates:
     """Those of one round, whole, by the name that servers know; the requester's is what others are compared with."""
 
-    rows: dict[str, Words] = field(default_factory=dict, repr=False)
+    rows: dict[str, Integers] = field(default_factory=dict, repr=False)  # not yet times the samples
     samples: dict[str, int] = field(default_factory=dict)
     entries: dict[str, ManifestEntry] = field(default_factory=dict)
 
@@ -72,15 +71,23 @@ class _Updates:
         found = Findings(ShareSums(shape), [self.samples[who] for who in counted])
         found.entries = {who: self.entries[who] for who in counted}
         if not coins:
+            row = np.empty(shape.spec.parameters, dtype=np.int64)
             for who in counted:
-                found.sums.add_row(self.rows[who], self.samples[who])
+                np.multiply(self.rows[who], self._times(who), out=row)
+                found.sums.add_row(row.view(np.uint64), self.samples[who])
             return found
         maker = LaneMaker(shape, coins)
         found.lanes = np.empty((len(names), shape.widths.lanes), dtype=np.uint64)
         for start in range(0, len(names), _TOGETHER):
             part = slice(start, start + _TOGETHER)
-            found.lanes[part] = maker.of_rows([self.rows[who] for who in names[part]])
+            found.lanes[part] = maker.of_whole(
+                [self.rows[who] for who in names[part]], [self._times(who) for who in names[part]]
+            )
         return found
+
+    def _times(self, who: str) -> int:
+        """Where everyone counts once, no number of samples is here."""
+        return self.samples[who] or 1
 
 
 @dataclass
@@ -237,20 +244,20 @@ class CrowdServers:
 
     def refer(self, train: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]) -> None:
         """The requester's own update of the round, which the others are compared with."""
-        update = self._encoder.encode(train(self._chain.weights / self._shape.widths.unit), self._chain, 1)
-        self._take(REQUESTER_NAME, update.view(np.uint64), 1)
+        update = self._encoder.encode_once(train(self._chain.weights / self._shape.widths.unit), self._chain, 1)
+        self._take(REQUESTER_NAME, update, 1)
         self._sent(self._requester)
 
     def take(self, person: str, weights: npt.NDArray[np.float64], samples: int) -> dict[str, float]:
         """Somebody's update, from the trained model; what its device would tell of it."""
-        update = self._encoder.encode(weights, self._chain, samples := whole_samples(samples))
-        self._take(self._name(person), update.view(np.uint64), samples if self._shape.widths.has_counts else 0)
+        update = self._encoder.encode_once(weights, self._chain, samples := whole_samples(samples))
+        self._take(self._name(person), update, samples if self._shape.widths.has_counts else 0)
         self._sent(self._people)
         details: dict[str, float] = {"samples": samples, "clipped": self._encoder.clipped}
         details |= {} if self._encoder.scaled is None else {"scaled": round(self._encoder.scaled, 4)}
         return details | ({} if self._spec.settings.epsilon is None else {"length": self._encoder.length})
 
-    def _take(self, who: str, row: Words, samples: int) -> None:
+    def _take(self, who: str, row: Integers, samples: int) -> None:
         self._updates.rows[who], self._updates.samples[who] = row, samples
         self._updates.entries[who] = self._handed.entry(self._number, who)
 

@@ -20,6 +20,7 @@ MAX_BUCKETS = 1 << 16
 OVERLOAD = 2**40  # one sketch in so many is drawn again
 
 _PIECE = 1 << 15  # coordinates at a time: what is worked on stays in the cache
+_HALF_BITS = 32
 _DIGITS = 60  # of the binomial tail: sums of a million terms stay right to 50
 
 
@@ -55,6 +56,23 @@ class Sketch:
                 for participant, vector in enumerate(block):
                     np.add.at(sums[participant, row], piece, vector[start : start + len(piece)])
         return (sums[..., 0::2] - sums[..., 1::2]).reshape(len(block), self.rows * self.buckets)
+
+    def whole_lanes(self, block: Sequence[npt.NDArray[np.int64]]) -> Words:
+        """The same of signed numbers that nobody has shared: two vectors go as one, a half of a word each, while they are so
+        small that no lane of theirs can leave its half."""
+        half = np.int64(_HALF_BITS)
+        largest = [max(int(vector.max()), -int(vector.min())) for vector in block]
+        small = [place for place, most in enumerate(largest) if most * self.load < 1 << (_HALF_BITS - 1)]
+        low, high = small[: len(small) // 2], small[len(small) // 2 : len(small) // 2 * 2]
+        alone = sorted({*range(len(block))}.difference(low, high))
+        pairs = [(block[b] << half) + block[a] for a, b in zip(low, high, strict=True)]
+        found = self.lanes([vector.view(np.uint64) for vector in (*pairs, *(block[place] for place in alone))])
+        lanes = np.empty((len(block), found.shape[1]), dtype=np.int64)
+        both = found[: len(pairs)].view(np.int64)
+        lanes[low] = (both << half) >> half
+        lanes[high] = (both - lanes[low]) >> half
+        lanes[alone] = found[len(pairs) :].view(np.int64)
+        return lanes.view(np.uint64)
 
     def of(self, row: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """The bucket and the sign (1 or -1) of every coordinate in a row."""

@@ -66,9 +66,14 @@ class ModelShape:
                 raise ModelMismatch(f"the array {name!r} has the shape {array.shape}, the model's has {wanted}")
         return arrays
 
-    def flat(self, weights: Sequence[npt.ArrayLike]) -> npt.NDArray[np.float64]:
-        """All parameters in one row, as they are encrypted."""
-        return np.concatenate([array.reshape(-1) for array in self.check(weights)]) if self.shapes else np.zeros(0)
+    def flat(
+        self, weights: Sequence[npt.ArrayLike], room: npt.NDArray[np.float64] | None = None
+    ) -> npt.NDArray[np.float64]:
+        """All parameters in one row, as they are encrypted; in `room`, where it is given."""
+        if not self.shapes:
+            return np.zeros(0)
+        parts = [array.reshape(-1) for array in self.check(weights)]
+        return np.concatenate(parts) if room is None else np.concatenate(parts, out=room)
 
     def arrays(self, flat: npt.ArrayLike) -> Weights:
         """The inverse of `flat`."""

@@ -21,6 +21,7 @@ from crowdfl.crypto.shares.limbs import Bytes, add_rows, dots, from_words, subtr
 from crowdfl.crypto.shares.ring import Words
 from crowdfl.crypto.shares.sketch import Sketch
 from crowdfl.errors import RewardsOff
+from crowdfl.protocols.shares.chain import Integers
 from crowdfl.protocols.shares.circuits.program import SP, Half, Side
 from crowdfl.protocols.shares.dealing.rounds import DealtLanes, ReferenceMasks, SumMasks, low_words
 from crowdfl.protocols.shares.shape import SharesShape
@@ -202,10 +203,12 @@ class LaneMaker:
             block = np.zeros((len(group), self._sketch.parameters), dtype=np.uint64)
             for row, share in zip(block, group, strict=True):
                 self._ring.accumulate(np.add, row, share)
-            lanes[start : start + len(block)] = self.of_rows(block)
+            lanes[start : start + len(block)] = self._ring.reduced(self._sketch.lanes(block))
             start += len(block)
         return lanes
 
-    def of_rows(self, rows: Words | Sequence[Words]) -> Words:
-        """Of a few uploads as elements."""
-        return self._ring.reduced(self._sketch.lanes(rows))
+    def of_whole(self, rows: Sequence[Integers], times: Sequence[int]) -> Words:
+        """Of a few updates that nobody has shared, each so many times."""
+        lanes = self._sketch.whole_lanes(rows)
+        lanes *= np.array(times, dtype=np.uint64)[:, np.newaxis]
+        return self._ring.reduced(lanes)

@@ -113,12 +113,20 @@ class UpdateEncoder:
     def __init__(self, shape: SharesShape, *, keeps_room: bool = False) -> None:
         self._shape = shape
         self._room: npt.NDArray[np.float64] | None = None
+        self._start: tuple[ModelChain, npt.NDArray[np.float64]] | None = None  # a model that many start from
         self._keeps_room = keeps_room  # for the next of many: fresh memory takes as long as what is done in it
         self.clipped = 0  # weights of the last update that were clipped
         self.scaled: float | None = None  # what the last update was scaled down by, to keep to the task's norm bound
         self.length = 0.0  # of the last update after that, in the model's own units
 
     def encode(self, weights: npt.NDArray[np.float64], base: ModelChain, samples: int) -> Integers:
+        whole = self.encode_once(weights, base, samples)
+        if self._shape.widths.has_counts:
+            whole *= samples
+        return whole
+
+    def encode_once(self, weights: npt.NDArray[np.float64], base: ModelChain, samples: int) -> Integers:
+        """The same, not yet times the samples."""
         settings, unit, has_counts = self._shape.spec.settings, self._shape.widths.unit, self._shape.widths.has_counts
         if samples < 1 or (has_counts and samples > settings.max_samples):
             raise SlotOverflow(f"{samples} samples; this task takes 1 to {settings.max_samples} of one participant")
@@ -126,8 +134,7 @@ class UpdateEncoder:
         if len(flat) != len(base.weights):
             raise LengthMismatch(f"{len(flat)} weights where the model has {len(base.weights)}")
         change, squares = self._rows(len(flat))
-        np.divide(base.weights, unit, out=change)
-        np.subtract(flat, change, out=change)
+        np.subtract(flat, self._starting_from(base, change), out=change)
         self._keep_within_norm(change, squares)
         self.clipped = 0
         if max(change.max(), -change.min()) > settings.clip:
@@ -137,8 +144,16 @@ class UpdateEncoder:
         if not has_counts:
             return integers_within(change, settings.length_units)
         whole: Integers = np.rint(change, out=change).astype(np.int64)
-        whole *= samples
         return whole
+
+    def _starting_from(self, base: ModelChain, room: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """In the model's own units."""
+        unit = self._shape.widths.unit
+        if not self._keeps_room:
+            return np.divide(base.weights, unit, out=room)
+        if self._start is None or self._start[0] is not base:
+            self._start = base, base.weights / unit
+        return self._start[1]
 
     def _rows(self, length: int) -> npt.NDArray[np.float64]:
         """Two, to compute in."""
