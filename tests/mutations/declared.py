@@ -389,6 +389,12 @@ UPLOADS = (
         BAD + "test_nobody_signs_with_its_own_key_for_another_name",
     ),
     off(
+        "a stored upload of somebody else",
+        SHARES + "work.py",
+        "body.who != self.who",
+        BAD + "test_files_of_two_people_that_were_exchanged_are_counted_for_neither",
+    ),
+    off(
         "an upload that was altered since it was counted",
         SHARES + "work.py",
         "self.counted not in (None, entry)",
@@ -461,6 +467,12 @@ SUMS = (
         SHARES + "average.py",
         "tuple(map(sha256, message.seals)) != record.seals",
         READERS,
+    ),
+    off(
+        "samples that honest people cannot have",
+        SHARES + "average.py",
+        "not len(record.accepted) <= total <= len(record.accepted) * self._shape.widths.max_samples",
+        _HERE + "test_average.py::test_no_reader_takes_an_average_of_samples_that_honest_people_cannot_have",
     ),
     off(
         "a seed that is not the record's",
@@ -556,7 +568,13 @@ KEYED_CHECKS = (
         "not 0 <= payment <= largest",
         WORDS + "test_what_a_round_pays_is_fixed_before_anything_is_opened",
     ),
-    off("the payment that was agreed", HARDENED + "csp.py", "agreed is not None and payment != agreed", OF_CERTIFIED),
+    off(
+        "the payment that was agreed",
+        HARDENED + "csp.py",
+        "agreed is not None and payment != agreed",
+        OF_CERTIFIED,
+        WORDS + "test_what_a_round_pays_is_fixed_before_anything_is_opened",
+    ),
     instead(
         "the end of a round by CSP's word",
         HARDENED + "csp.py",
@@ -747,6 +765,33 @@ MONEY = (
         "protocols/claims.py",
         "verify(participants[claim.participant], claim.statement, claim.signature)",
         CLAIMS + "test_the_signature_covers_everything",
+    ),
+    instead(
+        "CSP's signature of what it says to the payer",
+        "protocols/claims.py",
+        Text(
+            "Limits.plain())\n        verify(csp_key, found.statement, found.signature)",
+            "Limits.plain())",
+        ),
+        CLAIMS + "test_what_csp_says_to_the_payer_is_of_the_claim",
+    ),
+    without(
+        "whose place it is",
+        "protocols/claims.py",
+        "verify(self.participants[who], note.statement, note.signature)",
+        UNCLAIMED + "test_csp_keeps_the_newest_place_that_its_owner_has_signed_and_says_so",
+    ),
+    without(
+        "CSP's signature of unclaimed items",
+        "protocols/claims.py",
+        "verify(self.csp_key, found.attested, found.signature)",
+        UNCLAIMED + "test_a_csp_that_says_to_the_payer_what_it_does_not_attest_is_not_believed[more]",
+    ),
+    without(
+        "CSP's signature of an attestation",
+        "protocols/claims.py",
+        "verify(self.csp_key, attestation.attested, attestation.signature)",
+        CLAIMS + "test_a_forged_attestation_is_refused",
     ),
     off(
         "another claim's attestation",
@@ -1418,6 +1463,12 @@ EVIDENCE = (
         "stored.rolled_back",
         _GUARD + "test_the_operator_gives_a_guard_up[False-csp]",
     ),
+    instead(
+        "a repeated answer of a CSP that was set back",
+        "roles/csp.py",
+        Text("self._compare(notes, stored)\n            self.guard.note", "self.guard.note"),
+        _GUARD + "test_a_csp_whose_records_were_set_back_answers_no_step[the same-4]",
+    ),
     without(
         "the last step, once more",
         "roles/csp.py",
@@ -1447,25 +1498,6 @@ EVIDENCE = (
         "roles/csp.py",
         Text("if not self._is_set_back(task):", "if True:"),
         _GUARD + "test_a_set_back_csp_is_told_again_of_whoever_came_in_time",
-    ),
-    off(
-        "one reference for all cohorts",
-        RECORDS,
-        "self.round is not None and manifest.reference_digest != self.round.reference",
-        _HERE + "test_reference.py::test_all_cohorts_of_a_round_are_compared_with_one_reference",
-    ),
-    instead(
-        "a round of which nothing was opened",
-        HARDENED + "csp.py",
-        Text("ended=now.ended or int(not now.opened)", "ended=now.ended"),
-        WORDS + "test_a_round_of_which_nothing_was_opened_is_void_by_csps_word",
-    ),
-    off(
-        "what a round of hardened pays",
-        HARDENED + "csp.py",
-        "agreed is not None and payment != agreed",
-        ORDER + "test_a_manifest_is_of_certified_people_who_have_signed_for_this_round",
-        WORDS + "test_what_a_round_pays_is_fixed_before_anything_is_opened",
     ),
     instead(
         "whom a failing CSP has looked at",
@@ -2005,6 +2037,91 @@ RESTORED = (
         PIECES + "test_a_piece_that_waited_does_not_go_into_a_file_that_is_gone",
     ),
 )
+_DEALT, _APPOINTED = "tests/roles/test_dealt.py::", "tests/roles/test_appointments.py::"
+TAKING_OVER = (
+    instead(
+        "whose bundle it is",
+        "roles/kgc.py",
+        Text("self._require_not_handed_over(stored, role)\n        return", "return"),
+        _DEALT + "test_kgc_hands_a_bundle_to_its_own_server_until_that_has_it",
+    ),
+    instead(
+        "whose dealt file it is",
+        "roles/kgc.py",
+        Text("self._require_not_handed_over(stored, role)\n        count", "count"),
+        _DEALT + "test_kgc_deals_a_file_to_its_own_server_and_for_rounds_that_there_are",
+    ),
+    instead(
+        "the definition of another task",
+        "roles/csp.py",
+        Text("if opened.task != task or", "if"),
+        _APPOINTED + "test_csp_takes_no_papers_of_another_task[definition]",
+    ),
+    instead(
+        "the key of another task",
+        "roles/csp.py",
+        Text("task != task or appointed.task != task:", "task != task:"),
+        _APPOINTED + "test_csp_takes_no_papers_of_another_task[key]",
+    ),
+    without(
+        "the key that KGC appointed, at CSP",
+        "roles/csp.py",
+        "appointed.require_key(profile.csp(opened.spec, bundle, self.tools).fingerprint)",
+        _APPOINTED + "test_a_server_takes_no_task_over_with_another_key",
+    ),
+    without(
+        "a file that another process has burnt",
+        "roles/csp.py",
+        "require_latest(self.store.task(task), stored)",
+        _DEALT + "test_a_file_that_another_process_has_burnt_meanwhile_is_not_called_damaged",
+    ),
+)
+_BONUS, _FIXED = SHARES + "bonus.py", "tests/roles/test_fixed_pay.py::"
+BONUS = (
+    without(
+        "the signature of a word about the bonus",
+        _BONUS,
+        "verify(csp_key, word.statement, word.signature)",
+        _FIXED + "test_nobody_takes_another_word_about_the_bonus[signed by SP]",
+    ),
+    off(
+        "a word about the bonus of another task",
+        _BONUS,
+        "word.task != task",
+        _FIXED + "test_nobody_takes_another_word_about_the_bonus[of another task]",
+    ),
+    instead(
+        "whom a round that is over asks",
+        SHARES + "csp.py",
+        Text("state.require_under_way()\n        if state.round is not None:", "if state.round is not None:"),
+        _FIXED + "test_csp_takes_no_step_once_it_has_said_who_gets_it",
+        _FIXED + "test_whom_a_round_asks_is_said_before_it_begins",
+    ),
+    instead(
+        "whom a round under way asks",
+        SHARES + "csp.py",
+        Text("if state.round is not None:\n            raise", "if False:\n            raise"),
+        _FIXED + "test_whom_a_round_asks_is_said_before_it_begins",
+    ),
+    instead(
+        "a request for the bonus of another task",
+        SHARES + "csp.py",
+        Text(
+            'if message.task != self._shape.spec.name:\n            raise ProtocolError("a request for the bonus',
+            'if False:\n            raise ProtocolError("a request for the bonus',
+        ),
+        _FIXED + "test_a_request_for_the_bonus_of_another_task_ends_no_rounds_here",
+    ),
+    instead(
+        "a request for unclaimed pay of another task",
+        SHARES + "csp.py",
+        Text(
+            'if message.task != self._shape.spec.name:\n            raise ProtocolError("a request for what is',
+            'if False:\n            raise ProtocolError("a request for what is',
+        ),
+        UNCLAIMED + "test_a_request_for_what_is_unclaimed_of_another_task_attests_nothing_here",
+    ),
+)
 MUTATIONS: dict[str, tuple[Mutation, ...]] = {
     "steps of CSP": STEPS_OF_CSP,
     "sizes": SIZES,
@@ -2026,5 +2143,7 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
     "crowds": CROWD,
     "forms": FORMS,
     "restores": RESTORED,
+    "taking over": TAKING_OVER,
+    "bonus": BONUS,
 }
 """By what they are about."""

@@ -26,7 +26,8 @@ def test_every_mutation_is_killed(part):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_mutations_have_names_of_their_own():
-    names = Counter(one.name for group in MUTATIONS.values() for one in group)
-    assert [name for name, count in names.items() if count > 1] == []
-    assert all(one.tests and one.old != one.new for group in MUTATIONS.values() for one in group)
+def test_mutations_have_names_of_their_own_and_change_what_no_other_does():
+    every = [one for group in MUTATIONS.values() for one in group]
+    for those in ((one.name for one in every), ((one.file, one.old, one.new, one.tests[0]) for one in every)):
+        assert [one for one, count in Counter(those).items() if count > 1] == []
+    assert all(one.old != one.new for one in every)

@@ -1,12 +1,13 @@
 """KGC appoints one key for a task: whoever is dealt another refuses it, and keeps nothing of it."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from crowdfl.crypto.paillier import pctd
 from crowdfl.documents.signed import Appointment
-from crowdfl.errors import KeyMismatch, NotReady
+from crowdfl.errors import DocumentError, KeyMismatch, NotReady, UnknownTask
 from crowdfl.protocols.registry import profile_named
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.host import Host
@@ -51,6 +52,22 @@ def test_a_server_takes_no_task_over_with_another_key(monkeypatch, host, profile
     assert not host.disk.blobs(f"{role}/keys").has(f"{name}.{role}")
     assert role == "csp" or not host.disk.blobs("sp/blobs").has(f"{name}/initial")
     assert host.kgc.bundles.has(f"{name}.{role}")
+
+
+@pytest.mark.parametrize("parts", [(0,), (1, 2), (0, 1, 2)], ids=["definition", "key", "both"])
+def test_csp_takes_no_papers_of_another_task(monkeypatch, host, parts):
+    """KGC made those too, and they fit each other: CSP would answer this task by other settings, or with another's key."""
+    definitions = [
+        host.requester._signed(small_definition(TaskSettings.of(**SMALL_TASK | {"rounds": n})), b"") for n in (2, 3)
+    ]
+    task, other = (host.kgc.create_task(one).task for one in definitions)
+    mixed = [host.kgc.bundle(other if part in parts else task, "csp")[part] for part in range(3)]
+    monkeypatch.setattr(host.csp, "kgc", SimpleNamespace(bundle=lambda _task: mixed))
+    with pytest.raises(DocumentError, match="papers of another task"):
+        host.csp.prepare(task)
+    assert not host.csp.bundles.listing()
+    with pytest.raises(UnknownTask):
+        host.csp.store.task(task)
 
 
 @profiles

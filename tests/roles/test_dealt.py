@@ -4,6 +4,7 @@ import pytest
 
 from crowdfl.errors import DealtMaterialDamaged, Forbidden, NotReady, RoundsExhausted, TaskEnded
 from crowdfl.protocols.shares.profile import SharesProfile
+from crowdfl.protocols.shares.round.ends import EndRequest
 from crowdfl.roles.csp_retention import CspRetention
 from crowdfl.roles.dealt import DealtFiles, dealt_sizes, dealt_words
 from crowdfl.roles.kgc_retention import KgcRetention
@@ -81,6 +82,21 @@ def test_kgc_deals_a_file_to_its_own_server_and_for_rounds_that_there_are(tmp_pa
         desk.kgc.dealt(task, "csp", 1)
     desk.kgc.acknowledge(task, "sp")
     assert not desk.kgc.bundles.has(f"{task}.source")
+
+
+def test_kgc_hands_a_bundle_to_its_own_server_until_that_has_it(tmp_path):
+    """No server gets what reads averages, and a server that was set back does not get its share again."""
+    desk = Desk(tmp_path, **TASK)
+    other = small_definition(TaskSettings.of(**SMALL_TASK | TASK | {"rounds": 2}))
+    task = desk.kgc.create_task(desk.requester._signed(other, b"")).task
+    for role in ("requester", "participant", "kgc"):
+        with pytest.raises(Forbidden):
+            desk.kgc.bundle(task, role)
+    assert desk.kgc.bundle(task, "csp")[2] == desk.kgc.bundles.get(f"{task}.csp")
+    desk.kgc.acknowledge(task, "csp")
+    with pytest.raises(NotReady, match="handed over and destroyed"):
+        desk.kgc.bundle(task, "csp")
+    assert desk.kgc.bundle(task, "sp")[2]
 
 
 def test_a_profile_without_such_files_is_dealt_none(tmp_path):
@@ -162,6 +178,23 @@ def test_a_lost_or_altered_file_costs_its_round_and_no_money(desk, role, damage)
     assert ("round void", "DealtMaterialDamaged") in told
     play_round(desk)
     assert desk.sp.store.round(desk.task, 2).state == "rewarded"
+
+
+def test_a_file_that_another_process_has_burnt_meanwhile_is_not_called_damaged(desk, monkeypatch):
+    """It has ended the round while this one looked for the file: SP hears that, and no operator of a fault."""
+    other, load, told = desk.new_csp(name="csp2"), DealtFiles.load, []
+
+    def late(files, definition, number):
+        if files.role == "csp" and files.bundles is desk.csp.bundles:
+            other.answer(desk.task, EndRequest(1).to_bytes())
+            other.tidy(desk.task)
+        return load(files, definition, number)
+
+    monkeypatch.setattr(DealtFiles, "load", late)
+    desk.sp.options.events = lambda event, **fields: told.append((event, fields.get("error")))
+    play_round(desk)
+    assert desk.sp.store.round(desk.task, 1).state == "aborted"
+    assert ("round void", "DealtMaterialDamaged") not in told
 
 
 def test_what_is_dealt_is_counted_and_erased_with_the_task(desk):

@@ -1,11 +1,17 @@
 """Pay `fixed`: so much for each round that counts somebody, a bonus for who was in all that asked them; not a cent is lost."""
 
+from contextlib import nullcontext
+from dataclasses import replace
+
 import pytest
 
+from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import (
+    BadSignature,
     ClaimRefused,
     NotReady,
     OutOfTurn,
+    ProtocolError,
     RolledBack,
     RoundEnded,
     SettingsError,
@@ -13,7 +19,10 @@ from crowdfl.errors import (
     WrongAmount,
 )
 from crowdfl.protocols.claims import BONUS, BonusRequest
+from crowdfl.protocols.messages import Limits, Message
+from crowdfl.protocols.records import Look, MemoryRecords
 from crowdfl.protocols.shares.round.bonus import Attendance, BonusWord, RoundOpened, bonus_people
+from crowdfl.protocols.shares.round.manifest import StepRequest
 from crowdfl.roles.sp.ledger import BONUSES, ESCROW, REQUESTER
 from crowdfl.settings import PlanSettings, TaskSettings
 from tests.hosts import Desk, raising
@@ -203,7 +212,7 @@ def test_csp_takes_no_step_once_it_has_said_who_gets_it(study):
     desk = study(rounds=3)
     desk.hold()
     csp = desk.csp
-    word = BonusWord.from_bytes(csp.answer(desk.task, BonusRequest(desk.task).to_bytes()), _plain())
+    word = BonusWord.from_bytes(csp.answer(desk.task, BonusRequest(desk.task).to_bytes()), Limits.plain())
     assert set(word.names) == {one.keys.who for one in desk.crowd}
     with pytest.raises(RoundEnded):
         csp.answer(desk.task, RoundOpened(3, ()).to_bytes())
@@ -213,10 +222,51 @@ def test_csp_takes_no_step_once_it_has_said_who_gets_it(study):
 
 
 def test_whom_a_round_asks_is_said_before_it_begins(study):
+    """Not when SP has seen who came: it would choose who has missed a round. Nor once it is over."""
+    desk, refused = study(rounds=3), []
+
+    def late(call, deliver):
+        reply = deliver()
+        if call.name == "answer" and Message.kind_of(call.arguments[1]) == StepRequest.kind:
+            with pytest.raises((OutOfTurn, RoundEnded)) as refusal:
+                desk.csp.answer(desk.task, RoundOpened(1, ("somebody",)).to_bytes())
+            refused.append(refusal.type)
+        return reply
+
+    desk.network = late
+    desk.hold()
+    assert set(refused[:-1]) == {OutOfTurn}
+    assert refused[-1] is RoundEnded
+
+
+def test_a_request_for_the_bonus_of_another_task_ends_no_rounds_here(study):
     desk = study(rounds=3)
     desk.hold()
-    with pytest.raises((OutOfTurn, RoundEnded)):
-        desk.csp.answer(desk.task, RoundOpened(1, ("somebody",)).to_bytes())
+    with pytest.raises(ProtocolError, match="another task"):
+        desk.csp.answer(desk.task, BonusRequest("0" * 64).to_bytes())
+    desk.hold()
+    assert desk.states()[1] == "rewarded"
+
+
+@pytest.mark.parametrize("wrong", ["signed by SP", "of another task"])
+def test_nobody_takes_another_word_about_the_bonus(study, wrong):
+    """Neither SP of CSP, nor a phone of SP, nor a CSP that was set back: it pays by what it is shown of its own."""
+    desk = study()
+    ann, look = desk.crowd[0], Look(MemoryRecords())
+    desk.hold()
+    desk.hold()
+    word = BonusWord.from_bytes(desk.csp.answer(desk.task, BonusRequest(desk.task).to_bytes()), Limits.plain())
+    side, sp = desk.csp._sides[desk.task], desk.sp.aggregators.checking(desk.task)
+    forged, refusal = {
+        "signed by SP": (word.sign(SigningKey.fresh()), BadSignature),
+        "of another task": (replace(word, task="0" * 64).sign(side.task_key), ProtocolError),
+    }[wrong]
+    for one, is_right in ((word.to_bytes(), True), (forged.to_bytes(), False)):
+        with nullcontext() if is_right else pytest.raises(refusal):
+            assert ann.keys.who in sp.bonus_people(one)
+        with nullcontext() if is_right else pytest.raises(refusal):
+            assert ann.side.open_reward(sp.bonus_envelope(one), BONUS) == EXTRA
+        assert (side.shown(look, BONUS, ann.keys.who, b"", one) is not None) == is_right
 
 
 def test_before_the_last_round_nobody_is_told_of_a_bonus(study):
@@ -252,9 +302,3 @@ def test_amounts_are_exact_and_the_budget_follows():
     for wrong in ({"each": None}, {"each": "0"}, {"each": "2.00", "budget": "36.00"}):
         with pytest.raises(SettingsError):
             TaskSettings.of(pay="fixed", **wrong)
-
-
-def _plain():
-    from crowdfl.protocols.messages import Limits
-
-    return Limits.plain()

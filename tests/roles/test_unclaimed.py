@@ -6,9 +6,11 @@ import pytest
 
 from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.destination import destination_name
-from crowdfl.errors import BadSignature, ClaimRefused, NotReady, OlderDestination
-from crowdfl.protocols.claims import PayStatement, PlaceNote, Unclaimed, UnclaimedRequest, open_place_kept
+from crowdfl.errors import BadSignature, ClaimRefused, NotReady, OlderDestination, ProtocolError
+from crowdfl.protocols.claims import KeptClaim, PayStatement, PlaceNote, Unclaimed, UnclaimedRequest, open_place_kept
 from crowdfl.protocols.messages import Limits
+from crowdfl.protocols.records import Look
+from crowdfl.roles.csp_records import StoredRecords
 from crowdfl.roles.sp.claims import Claims
 from tests.hosts import BUDGET, Desk
 from tests.roles.test_pay_to import ANN, BOB, PAYER
@@ -101,6 +103,16 @@ def test_csp_says_nothing_of_what_is_unclaimed_before_the_last_days(desk):
     assert ask(desk, 0)
     with pytest.raises(ClaimRefused, match="told CSP"):
         ask(desk, 2)
+
+
+def test_a_request_for_what_is_unclaimed_of_another_task_attests_nothing_here(desk):
+    late(desk)
+    request = UnclaimedRequest("0" * 64, desk.crowd[0].keys.who)
+    with pytest.raises(ProtocolError, match="another task"):
+        desk.csp.answer(desk.task, request.to_bytes())
+    assert (
+        Look(StoredRecords(desk.csp.store, desk.csp.blobs, desk.task)).get(KeptClaim, who=request.participant) is None
+    )
 
 
 def test_csp_keeps_the_newest_place_that_its_owner_has_signed_and_says_so(desk):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from crowdfl.errors import (
     ChainBroken,
     NotFinite,
+    NothingToAverage,
     NothingToContribute,
     NotReady,
     RewardsOff,
@@ -205,6 +206,19 @@ def test_too_few_uploads_are_not_averaged():
     two = dict(list(parties.models().items())[:2])
     with pytest.raises(TooFewParticipants):
         parties.play(1, parties.encrypt(1, two))
+
+
+@pytest.mark.parametrize("samples", [0, 11], ids=["none", "more than anyone may have"])
+def test_no_reader_takes_an_average_of_samples_that_honest_people_cannot_have(samples):
+    """In a task without checks a phone that somebody has altered says any number; here all of them do."""
+    parties = Parties(settings=UNCHECKED)
+    uploads = {who: parties.crafted(1, who, [1] * 8, samples).to_bytes() for who in parties.names}
+    played = parties.play(1, uploads)
+    for reader in (parties.requester, parties.people[name_of(0)]):
+        before = reader.chain()
+        with pytest.raises(NothingToAverage):
+            reader.read(played.publication, 1)
+        assert reader.chain() == before
 
 
 def test_there_are_no_more_rounds_than_were_dealt_for():

@@ -175,6 +175,15 @@ def test_an_upload_read_again_must_be_the_one_that_was_counted():
         run_exchange(sp.publish(final=False), parties.ask)
 
 
+def test_files_of_two_people_that_were_exchanged_are_counted_for_neither(parties):
+    """On SP's disk, before it has counted them: under the other's name CSP would refuse the whole round."""
+    uploads = parties.encrypt(1, parties.models())
+    first, second = name_of(0), name_of(1)
+    files = uploads | {first: uploads[second], second: uploads[first]}
+    with pytest.raises(BadSignature, match=f"{first} has sent an upload that is {second}'s"):
+        parties.new_sp(1).add_stored("", {who: who for who in uploads}, files.__getitem__)
+
+
 def test_a_second_key_under_a_known_name_is_refused(parties):
     other = Identity(WHO, SigningKey.fresh().public, parties.keys[WHO].reader.public)
     with pytest.raises(KeyMismatch):

@@ -292,11 +292,9 @@ class CspRound:
         return over and bool(self.tally.void)
 
     def _opened(self, offer: SumOffer) -> CspAnswer:
-        """The one sum of the round."""
+        """The one sum of the round. A void round has ended with its last verdict: its sum is never asked for."""
         answer = CspAnswer()
         members = self.tally.members
-        if members.void:  # nothing is asked for after that was said
-            raise ProtocolError(f"nothing of this round is opened: {members.void.words}")
         OFFER.require_message(offer, sum_facts(self._shape, self.place.number, members))
         self._end_cohort()
         part = MaskedPart.drawn(members, self._shape, self.place, CSP, self._keys.audiences)
