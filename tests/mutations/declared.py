@@ -1355,6 +1355,12 @@ EVIDENCE = (
     instead(
         "a latecomer of a round that was given up",
         PERSON,
+    off(
+        "what a task pays anybody at most",
+        PAYS,
+        "said.total > definition.settings.most_earned",
+        PAYMENTS + "test_repro_more_than_the_whole_task_pays_anybody_is_refused",
+    ),
         Text("(taken and not unused)", "not unused"),
         SAID + "test_whoever_came_too_late_for_rounds_that_were_given_up_goes_on",
     ),
