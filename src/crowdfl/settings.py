@@ -540,6 +540,11 @@ class TaskSettings(Settings):
         return to_millionths(self.bonus or 0) if self.pay == "fixed" else 0
 
     @property
+    def most_earned(self) -> int:
+        """Millionths that nobody earns more than in all rounds: at most a round's whole budget in each."""
+        return self.rounds * (self.each_round or to_millionths(self.budget or 0)) + self.bonus_each
+
+    @property
     def bonus_budget(self) -> int:
         """Millionths for the bonuses of all who can get one: each was in one round at least."""
         return self.bonus_each * min(self.max_participants, self.rounds * self.most_in_round)

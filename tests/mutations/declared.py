@@ -859,6 +859,12 @@ MONEY = (
         Text(" and not self._may_come_unused(task, after)", ""),
         UNUSED + "test_what_a_round_began_with_is_kept_until_its_last_call",
     ),
+    off(
+        "the money of whoever still comes in time",
+        "roles/sp/claims.py",
+        "not owed and self._may_be_owed(stored, round_)",
+        "tests/roles/test_claims_by_round.py::test_repro_a_false_claim_takes_nothing_from_whoever_still_comes_in_time",
+    ),
 )
 _FILES = """        changed = keep_results(blobs, task, changed, rejected=_packed(rejected), **made)
         try:
@@ -1387,6 +1393,12 @@ PAYOUTS = (
         "roles/sp/deposits.py",
         "currency != meant",
         "tests/roles/test_deposits.py::test_money_in_another_currency_is_refused_by_name",
+    ),
+    off(
+        "what a task pays anybody at most",
+        PAYS,
+        "said.total > definition.settings.most_earned",
+        PAYMENTS + "test_repro_more_than_the_whole_task_pays_anybody_is_refused",
     ),
 )
 

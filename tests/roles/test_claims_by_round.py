@@ -199,6 +199,11 @@ def late(tmp_path: Path) -> Desk:
     return desk
 
 
+def pass_last_call(desk: Desk) -> None:
+    """Nobody comes in time any more."""
+    desk.clock.time += 1.0 + desk.settings.window + desk.settings.grace
+
+
 def unused_claim(person: Participant, *rounds: int) -> bytes:
     """What its owner signs, whatever its device would say."""
     keys = person.keys
@@ -249,6 +254,7 @@ def test_what_the_books_do_not_owe_is_disputed_and_the_rest_is_paid(late: Desk):
     late.run()
     late.upload(late.crowd[:3])
     claim = held_back(counted, 1, beside=Beside((2,)))
+    pass_last_call(late)
     answer = late.sp.claims.pay(late.task, claim)
     assert (answer.paid, answer.disputed) == ({1: PART}, {2: UNUSED})
     assert late.sp.claims.pay(late.task, unused_claim(stranger, 1)).disputed == {1: UNUSED}
@@ -293,6 +299,7 @@ def test_a_dispute_takes_nothing_from_what_rounds_are_paid_with(late: Desk):
     late.run()
     late.upload()
     before = late.ledger.balance("escrow")
+    pass_last_call(late)
     for person in late.crowd:
         late.sp.claims.pay(late.task, unused_claim(person, 1, 2))
     assert late.ledger.balance("escrow") == before
@@ -300,9 +307,39 @@ def test_a_dispute_takes_nothing_from_what_rounds_are_paid_with(late: Desk):
     assert late.crowd[0].claim() == PART
 
 
+def test_repro_a_false_claim_takes_nothing_from_whoever_still_comes_in_time(late: Desk):
+    """What a round keeps for unused uploads is held for nobody before its last call; then it is."""
+    late.run()
+    counted, honest = late.crowd[0], late.crowd[4]
+    for person in late.crowd[:3]:
+        assert late.sp.claims.pay(late.task, unused_claim(person, 1)).disputed == {}
+    sent = PendingUpload.of(honest.keys.who, honest.blobs.get("rounds/1/upload"))
+    (outcome,) = late.sp.uploads.receive(late.task, 1, [sent])
+    assert isinstance(outcome, tuple)
+    assert outcome[1] == "unused"
+    pass_last_call(late)
+    assert late.sp.claims.pay(late.task, unused_claim(counted, 1)).disputed == {1: UNUSED}
+
+
+def test_what_was_left_out_is_asked_for_again(late: Desk):
+    """A device that was not answered about a round asks once more, an hour later, and not before."""
+    late.run()
+    stranger = late.crowd[4]
+    stranger.blobs.put("rounds/1/unused", b"a receipt of an SP that has lost its books")
+    stranger.step(unchanged)
+    assert (stranger.claim(), stranger.claimed.answer.disputed) == (0, {})
+    pass_last_call(late)
+    assert not stranger.has_claims
+    late.clock.time += 3600.0
+    assert stranger.has_claims
+    stranger.claim()
+    assert stranger.claimed.answer.disputed == {1: UNUSED}
+
+
 def test_the_requester_sees_no_single_payment_and_no_dispute(late: Desk):
     late.run()
     late.upload()
+    pass_last_call(late)
     late.crowd[0].claim()
     late.sp.claims.pay(late.task, unused_claim(late.crowd[3], 1))
     late.sp.claims.pay(late.task, unused_claim(late.crowd[4], 1))

@@ -254,3 +254,10 @@ def test_what_is_missing_or_garbled_is_refused_and_the_rest_is_paid(sp, name):
         assert len(refused) == (0 if name == "appointment" else 1), "papers are read in one row of a task"
         sp.record.paid.clear()
     assert sp.refusal({one: value for one, value in sp.row().items() if one != name})
+
+
+def test_repro_more_than_the_whole_task_pays_anybody_is_refused(sp):
+    """A CSP that deviates, with somebody who is paid, could else have whatever the payer has."""
+    most = 2 * 36 * MILLION
+    assert "more than anybody can earn" in sp.refusal(sp.row(2, most + 1))
+    assert amounts(sp.pays(sp.row(2, most))[0]) == [("72.00", "0.00", "ann@example.org")]

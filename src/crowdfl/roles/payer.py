@@ -164,6 +164,8 @@ class Due:
             raise PayoutRefused(f"this task is paid in {definition.settings.currency}, and in nothing else")
         if said.sequence < said.counter:
             raise PayoutRefused("CSP's statement makes no sense: tell its operator")
+        if said.total > definition.settings.most_earned:
+            raise PayoutRefused("CSP attests more than anybody can earn in this task: ask its operator")
         sealed = bytes.fromhex(row["destination"])
         if destination_name(sealed) != said.destination:
             raise PayoutRefused("this destination is not the newest that its owner has named in a claim")

@@ -242,6 +242,23 @@ test("what CSP has opened of a round that SP has given up is paid for", async ()
   assert.deepEqual([await person.kept.hasAny(1, "given-up"), await step()], [false, false]);
 });
 
+test("repro: a round whose upload is gone is not trained for again, whatever SP says of it later", async () => {
+  const { phone, step, platform, who } = await joined();
+  platform.instead.send = (_task, round, _keys, upload) => receiptOf(round, who, new TextDecoder().decode(upload), true);
+  platform.instead.reward = platform.instead.end = () => { throw new NotReady("not yet"); };
+  await step();
+  platform.finish(1, "aborted");
+  await step();
+  assert.equal(await phone.store.has(TASK, "rounds/1/upload"), false, "it is not sent again");
+  platform.instead.average = () => asBytes({ number: 1, accepted: [who] });
+  platform.rounds = [{ number: 1, state: "rewarded", last_call: 10, uploads: 1 }];
+  await step();
+  delete platform.instead.send;
+  Object.assign(platform, { state: "finished", rounds: [{ number: 1, state: "open", last_call: 10, uploads: 0 }] });
+  await step();
+  assert.deepEqual([phone.trainer.trained, platform.seen.size], [[1], 0]);
+});
+
 test("an upload that CSP's record has accepted is paid for, though SP says after that to have deleted it", async () => {
   const { phone, agent, person, step, platform } = await joined();
   platform.instead.reward = () => { throw new NotReady("not yet"); };

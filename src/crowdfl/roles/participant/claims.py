@@ -25,7 +25,7 @@ from crowdfl.roles.ports import Blobs, replace_blob
 from crowdfl.roles.records import PaidClaim, PayState, PayWord
 
 _UNDER_WAY = ("running", "paused")
-_AGAIN = 3600.0  # seconds until what is disputed, or was refused, is asked about again
+_AGAIN = 3600.0  # seconds until what is disputed, left out or refused is asked about again
 _LONGEST_WAIT = 86400.0  # seconds after the last day of rounds until an owner is told what SP does not show
 
 
@@ -159,7 +159,12 @@ class Claiming:
         answered = self._kept("claim-answered")
         if answered.get("of") != self._name(contents, status):
             return True
-        return bool(self.disputed) and self._is_again(answered)
+        return bool(self.disputed or self._left_out(contents)) and self._is_again(answered)
+
+    def _left_out(self, contents: _Contents) -> set[int]:
+        """Rounds that SP has not answered: it cannot yet, or does not."""
+        answer = self.answer
+        return {*contents.rounds, *contents.unused} - {*answer.paid, *answer.unused, *answer.disputed}
 
     @property
     def booked(self) -> int | None:
@@ -304,9 +309,7 @@ class Claiming:
 
     def _require_booked(self, contents: _Contents) -> None:
         """Of a task whose books are closed."""
-        answer = self.answer
-        open_items = {*contents.rounds, *contents.unused} - {*answer.paid, *answer.unused, *answer.disputed}
-        if open_items:
+        if self._left_out(contents):
             raise TooLate("the platform says that the time to claim is over, and that what was unclaimed has returned")
 
     def _name(self, contents: _Contents, status: Mapping[str, Any]) -> str:

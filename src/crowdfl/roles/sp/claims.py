@@ -27,7 +27,17 @@ from crowdfl.protocols.claims import BONUS, Attested, Claim, ClaimsSp, PlaceNote
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import ChecksClaims, Profile
 from crowdfl.protocols.registry import profile_named
-from crowdfl.roles.records import DisputeState, PaidClaim, PayWord, StoredDispute, StoredTask, TaskState, unclaimed_from
+from crowdfl.roles.records import (
+    DisputeState,
+    PaidClaim,
+    PayWord,
+    Round,
+    RoundState,
+    StoredDispute,
+    StoredTask,
+    TaskState,
+    unclaimed_from,
+)
 from crowdfl.roles.sp.aggregators import RoundAggregators
 from crowdfl.roles.sp.core import ENDED, UNDER_WAY, LedgerPorts, SpCore
 from crowdfl.roles.sp.instalments import book_instalment
@@ -238,7 +248,8 @@ class Claims:
         book_instalment(store, stored, who, booked, sum(paid.values()), word, self._core.probably_now())
 
     def _book_unused(self, stored: StoredTask, who: str, number: int, request: bytes) -> int:
-        """Millionths that are paid for an unused upload: what the books owe for it, once its round is over.
+        """Millionths that are paid for an unused upload: what the books owe for it, once its round is over. What they do not
+        owe waits until nobody can come in time for the round any more.
 
         What is owed to whoever was counted after all, and what the books do not owe, is held for the operator.
         """
@@ -252,6 +263,8 @@ class Claims:
             return 0
         counted = store.upload_context(task, number, [who]).uploads.get(who)
         owed = ledger.unused(who).get(number, 0)
+        if not owed and self._may_be_owed(stored, round_):  # what is held now, whoever comes in time would miss
+            return 0
         if owed and counted is None:
             store.post(task, ledger.pay_unused(who, number, owed))
             return owed
@@ -270,8 +283,16 @@ class Claims:
         store.add_dispute(StoredDispute(task, who, number, amount, request, json.dumps(books), DisputeState.OPEN, now))
         return 0
 
+    def _may_be_owed(self, stored: StoredTask, round_: Round | None) -> bool:
+        """Whether somebody may still come in time for a round that is over, and be owed for an unused upload."""
+        if round_ is None or round_.state is RoundState.ABORTED or stored.state in ENDED:
+            return False
+        now = self._core.probably_now() if stored.paused_at is None else stored.paused_at
+        return now <= round_.last_call(self._core.definition(stored.task).settings)
+
     def _answer(self, claim: Claim, attested: Mapping[int, int]) -> PaidClaim:
-        """By the books. A round that is not over yet is left out; an unused upload that the operator refused pays nothing."""
+        """By the books. A round of which nothing can be said yet is left out; an unused upload that the operator refused pays
+        nothing."""
         task, who = claim.task, claim.participant
         ledger = self._core.ledger(task)
         paid, unused = ledger.paid().get(who, {}), ledger.paid_unused().get(who, {})

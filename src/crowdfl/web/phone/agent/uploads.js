@@ -41,6 +41,7 @@ export class Uploads {
   async takePart(number, status, trainer) {
     if ((await this._kept.hasAny(number, "receipt", "refused", "reward")) || (await this._kept.sendsNoMore())) return false;
     const isMade = await this._kept.hasAny(number, "upload");
+    if (!isMade && (await this._kept.hasMade(number))) return false; // its bytes are gone, and a round has one upload
     if (!(await this._hasWords(number, isMade))) return false;
     await this._context.requireCompany(); // before the work; the owner may have raised it since joining
     if (!isMade) {
