@@ -138,7 +138,9 @@ def newest(backups: Path, role: str) -> tuple[Path, Manifest, list[str]]:
     """The newest archive of a role in a folder, or the one that is named; and what is wrong with those beside it."""
     if not backups.exists():
         raise BackupError(f"there is neither a backup nor a folder of backups at {backups}")
-    files = sorted(path for path in backups.iterdir() if path.is_file()) if backups.is_dir() else [backups]
+    files = [backups]
+    if backups.is_dir():  # hidden is what `backup` has not finished: no backup yet, and none that is damaged
+        files = sorted(path for path in backups.iterdir() if path.is_file() and not path.name.startswith("."))
     readable: list[tuple[Path, Manifest]] = []
     damaged: list[tuple[Path, BackupError]] = []
     for path in files:
