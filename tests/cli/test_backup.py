@@ -159,6 +159,7 @@ def test_what_cannot_be_done_is_named_and_changes_nothing(busy: Path, tmp_path: 
     before = archive.read_bytes()
     for args, name in (
         (("backup", sp, archive), "BackupRefused"),
+        (("backup", sp, busy / "sp/monday.backup"), "BackupRefused"),
         (("backup", busy / "requester/settings.toml", tmp_path / "x"), "SettingsError"),
         (("backup", tmp_path / "none.toml", tmp_path / "x"), "SettingsError"),
         (("restore", archive, busy / "sp"), "BackupRefused"),

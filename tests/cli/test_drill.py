@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import BackupError
@@ -271,8 +272,20 @@ def test_a_backup_that_would_not_do_ends_with_1_and_says_why(sp: Live, busy: Pat
     assert "does not start" in found["wrong"][-1]
 
 
+@pytest.mark.second
+def test_a_row_that_cannot_be_read_is_told_with_all_else(sp: Live):
+    with sp.store() as store, store._write() as c:
+        store.set_round(TASK, None, Round(1, 1.0))
+        c.execute(text("UPDATE rounds SET state = 'brand new'"))
+    sp.backup()
+    code, found = sp.drill()
+    assert (code, len(found["wrong"]), found["counts"]["uploads"]) == (1, 1, 0)
+    assert found["wrong"][0].startswith(f"task {TASK} cannot be read: round 1")
+
+
 def test_the_newest_backup_that_can_be_read_is_tried_and_a_newer_damaged_one_told(sp: Live):
     first, second = sp.backup("z.backup"), sp.backup("a.backup")
+    (sp.backups / f".{'0' * 24}.part").write_bytes(second.read_bytes()[:5000])  # of a backup that is being written
     assert newest(sp.backups, "sp")[::2] == (second, [])
     second.write_bytes(second.read_bytes()[:5000])
     archive, _, wrong = newest(sp.backups, "sp")

@@ -2,12 +2,14 @@
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from sqlalchemy import text
 
 from crowdfl.cli.doctor.role import role_checks
+from crowdfl.roles.records import PaymentState, Round, StoredPayment
 from crowdfl.roles.waiting import format_time
 from crowdfl.services.client.transport import SystemClock
 from crowdfl.settings import TaskSettings
@@ -256,3 +258,22 @@ def test_a_task_that_cannot_be_read_blinds_no_command(office):
     assert call("sp", "deposit", "list", settings).code == 0
     (check,) = office.doctor("sp")
     assert (check[0], "cannot be read by this version" in check[1]) == ("warn", True)
+
+
+def test_nor_does_a_row_beside_the_task_that_only_the_command_finds(office):
+    """`payouts` shows the others' payments, and `doctor` all its other checks."""
+    store, settings = office.host.sp.store, office.folder / "sp" / "settings.toml"
+    definition = small_definition(TaskSettings.of(**SMALL_TASK), claim_window=7 * DAY)
+    other = office.host.create(replace(definition, purpose="another"), INITIAL_MODEL)
+    for task in (office.task, other):
+        store.set_round(task, None, Round(1, 0.0))
+        store.add_payment(StoredPayment(task, "b" * 20, 1, 5_000_000, 0, PaymentState.PENDING, 0.0))
+    with store._write() as c:
+        for table in ("rounds", "payments"):
+            c.execute(text(f"UPDATE {table} SET state = 'brand new' WHERE task = :task"), {"task": office.task})  # noqa: S608
+    shown, held = json.loads(call("sp", "payouts", settings, "--json").out)
+    assert (shown["task"], shown["amount"], shown["note"]) == (other, "5.00", "")
+    assert (held["task"], "held: payment 1 of bbbb" in held["note"]) == (office.task, True)
+    checks = role_checks(settings)
+    assert [one.verdict for one in checks if f"task {office.task[:8]} cannot be read: round 1" in one.found] == ["warn"]
+    assert "sp: tokens" in [one.what for one in checks]

@@ -99,19 +99,41 @@ def test_its_payments_are_held_and_shown(desk):
     assert paid == []
 
 
+def waiting(desk):
+    """A payment of each task; a program would make it."""
+    for task in (desk.task, desk.other):
+        desk.sp.store.add_payment(StoredPayment(task, "x", 1, 7_200_000, 0, PaymentState.PENDING, 0.0))
+
+
+def require_marked(desk):
+    found = desk.sp.store.all_tasks()
+    assert {one.task: one.state for one in found} == dict.fromkeys((desk.task, desk.other), TaskState.CANCELLED)
+    with desk.sp.store._read() as c:
+        assert c.execute(text("SELECT count(*) FROM tasks WHERE unreconciled"), {}).scalar() == 2
+        assert c.execute(text("SELECT state FROM payments"), {}).scalars().all() == ["unknown"] * 2
+
+
 def test_a_restore_marks_it_too(desk):
     """Whichever version reads it one day: no step of it, and no payment, is believed."""
+    waiting(desk)
     for store in (desk.sp.store, desk.csp.store):
         damage(store, "its definition", desk.other)
     mark_restored_sp(desk.sp.store, desk.clock.now())
     end_doubtful_sp(desk.sp.store, desk.clock.now())
     end_doubtful_csp(desk.csp.store)
-    found = desk.sp.store.all_tasks()
-    assert {one.task: one.state for one in found} == dict.fromkeys((desk.task, desk.other), TaskState.CANCELLED)
-    with desk.sp.store._read() as c:
-        assert c.execute(text("SELECT count(*) FROM tasks WHERE unreconciled"), {}).scalar() == 2
+    require_marked(desk)
     with desk.csp.store._read() as c:
         assert c.execute(text("SELECT count(*) FROM tasks WHERE rolled_back"), {}).scalar() == 2
+
+
+@pytest.mark.parametrize("what", ["round 1", "its books"])
+def test_a_restore_that_finds_it_only_now_goes_on(desk, what):
+    """Rows beside the task's own: nothing has read them before."""
+    waiting(desk)
+    damage(desk.sp.store, what, desk.other)
+    mark_restored_sp(desk.sp.store, desk.clock.now())
+    end_doubtful_sp(desk.sp.store, desk.clock.now())
+    require_marked(desk)
 
 
 def test_one_row_that_was_mended_is_believed_again(desk, monkeypatch):

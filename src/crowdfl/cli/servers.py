@@ -298,20 +298,26 @@ def payouts(
     as_json: Json = False,
 ) -> None:
     """Show who is owed how much, and whether it waits for payment, or for where to pay, is paid, or failed: CSV, or JSON."""
+    from crowdfl.roles.records import UnreadableTask
     from crowdfl.roles.sp.instalments import forgotten_payments
     from crowdfl.roles.sp.operator import PAYMENT_COLUMNS, forgotten_rows, held_rows, payment_rows
     from crowdfl.services.client.transport import SystemClock
     from crowdfl.services.run import open_books
     from crowdfl.storage.settings_file import read_service
 
+    rows: list[Row] = []
+    forgotten: dict[str, dict[str, int]] = {}
     with open_books(read_service(SpSettings, settings), task) as books:
-        now = SystemClock().now()
-        tasks = [one.task for one in books.store.tasks() if task in (None, one.task)]
-        rows = [row for one in tasks for row in payment_rows(books.store, books.store.payments(one), now)]
-        forgotten = {one: forgotten_payments(books.store, one) for one in tasks}
-        held = [
-            row for one in books.store.unreadable() if task in (None, one.task) for row in held_rows(books.store, one)
-        ]
+        now, unread = SystemClock().now(), dict[str, UnreadableTask]()
+        for one in [stored for stored in books.store.tasks() if task in (None, stored.task)]:
+            try:
+                shown = payment_rows(books.store, books.store.payments(one.task), now)
+                forgotten[one.task] = forgotten_payments(books.store, one.task)
+                rows += shown
+            except TaskUnreadable as wrong:  # a row beside its own
+                unread[one.task] = UnreadableTask(one.task, one.state, wrong.why)
+        unread |= {one.task: one for one in books.store.unreadable() if task in (None, one.task)}
+        held = [row for one in unread.values() for row in held_rows(books.store, one)]
     rows += [row for one, keys in forgotten.items() for row in forgotten_rows(one, keys)] + held
     write_rows(rows, PAYMENT_COLUMNS, file, as_json=as_json)
 

@@ -10,7 +10,7 @@ cancels tasks whose masks KGC has dealt, and CSP answers no step of any task. Wh
 
 import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from crowdfl.crypto.randomness import secret_hex
@@ -23,10 +23,10 @@ from crowdfl.roles.records import (
     EndedBy,
     PaymentState,
     RoundState,
+    StoredPayment,
     StoredTask,
     TaskState,
     Tombstone,
-    UnreadableTask,
 )
 from crowdfl.roles.sp.core import ENDED, UNDER_WAY, LedgerPorts
 from crowdfl.roles.sp.instalments import RESTORED, take_off
@@ -41,13 +41,25 @@ _MASKS_IN_DOUBT = "SP was set back: its notes are lost, and the masks of this ta
 def mark_restored_sp(store: SpStore, now: float) -> None:
     """Mark SP's store, which nobody serves yet."""
     with store.transaction():
+        found = set[str]()
         for stored in store.tasks():
-            _question_task(store, stored, now)
-        for unread in store.unreadable():  # some version may read it one day
-            _question_unread(store, unread)
-        for payment in store.payments(states=_OPEN):
-            unknown = replace(payment, state=PaymentState.UNKNOWN, since=now, until=None, error=RESTORED)
-            store.change_payment(payment, unknown)
+            try:
+                with store.transaction():
+                    _question_task(store, stored, now)
+            except TaskUnreadable:  # rounds or books, which nothing has read before
+                found.add(stored.task)
+        found |= {one.task for one in store.unreadable()}
+        for task in found:  # some version may read it one day, and would make its payments
+            _question_unread(store, task)
+            with contextlib.suppress(TaskUnreadable):
+                _question_payments(store, store.payments(task, _OPEN), now)
+        _question_payments(store, store.payments(states=_OPEN), now)
+
+
+def _question_payments(store: SpStore, waiting: Iterable[StoredPayment], now: float) -> None:
+    for payment in waiting:
+        unknown = replace(payment, state=PaymentState.UNKNOWN, since=now, until=None, error=RESTORED)
+        store.change_payment(payment, unknown)
 
 
 def _question_task(store: SpStore, stored: StoredTask, now: float) -> None:
@@ -59,10 +71,10 @@ def _question_task(store: SpStore, stored: StoredTask, now: float) -> None:
         _open_anew(store, stored.task, now)
 
 
-def _question_unread(store: SpStore, unread: UnreadableTask) -> None:
-    store.change_task(unread.task, epoch=secret_hex(8), unreconciled=True)
+def _question_unread(store: SpStore, task: str) -> None:
+    store.change_task(task, epoch=secret_hex(8), unreconciled=True)
     with contextlib.suppress(TaskUnreadable):  # rounds or books that nobody can read: nothing of it moves
-        _give_up_asked(store, unread.task)
+        _give_up_asked(store, task)
 
 
 def _give_up_asked(store: SpStore, task: str) -> None:
@@ -130,15 +142,23 @@ def end_doubtful_sp(store: SpStore, now: float) -> None:
         for stored in store.tasks():
             if stored.state in ENDED or not isinstance(profile_named(stored.opened.settings.profile), DealsFiles):
                 continue
-            for round_ in store.rounds(stored.task):
-                if round_.state in UNDER_WAY:
-                    give_up_round(store, stored.task, round_, Void.RESTORED)
-            cancel_task(books, stored.task, Tombstone("cancelled", EndedBy.SP, _MASKS_IN_DOUBT))
+            try:
+                with store.transaction():
+                    for round_ in store.rounds(stored.task):
+                        if round_.state in UNDER_WAY:
+                            give_up_round(store, stored.task, round_, Void.RESTORED)
+                    cancel_task(books, stored.task, Tombstone("cancelled", EndedBy.SP, _MASKS_IN_DOUBT))
+            except TaskUnreadable:
+                _end_unread(store, stored.task, now)
         for unread in store.unreadable():
             if unread.state not in ENDED:
-                _question_unread(store, unread)
-                ending = Tombstone("cancelled", EndedBy.SP, _MASKS_IN_DOUBT)
-                store.change_task(unread.task, state=TaskState.CANCELLED, ended_at=now, end=ending)
+                _end_unread(store, unread.task, now)
+
+
+def _end_unread(store: SpStore, task: str, now: float) -> None:
+    _question_unread(store, task)
+    ending = Tombstone("cancelled", EndedBy.SP, _MASKS_IN_DOUBT)
+    store.change_task(task, state=TaskState.CANCELLED, ended_at=now, end=ending)
 
 
 def end_doubtful_csp(store: CspStore) -> None:

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from crowdfl.errors import BackupError, BackupRefused, GuardMissing, RolledBack
+from crowdfl.errors import BackupError, BackupRefused, GuardMissing, RolledBack, TaskUnreadable
 from crowdfl.roles.records import DepositState, PaymentState, RoundState, StoredPayment, StoredTask, TaskState
 from crowdfl.roles.sp.aggregators import upload_name
 from crowdfl.roles.sp.instalments import BANK
@@ -138,7 +138,9 @@ def newest(backups: Path, role: str) -> tuple[Path, Manifest, list[str]]:
     """The newest archive of a role in a folder, or the one that is named; and what is wrong with those beside it."""
     if not backups.exists():
         raise BackupError(f"there is neither a backup nor a folder of backups at {backups}")
-    files = sorted(path for path in backups.iterdir() if path.is_file()) if backups.is_dir() else [backups]
+    files = [backups]
+    if backups.is_dir():  # hidden is what `backup` has not finished: no backup yet, and none that is damaged
+        files = sorted(path for path in backups.iterdir() if path.is_file() and not path.name.startswith("."))
     readable: list[tuple[Path, Manifest]] = []
     damaged: list[tuple[Path, BackupError]] = []
     for path in files:
@@ -255,15 +257,18 @@ def _compare(stores: _Stores, settings: ServiceSettings, found: Drill) -> None:
     before, after = ({one.task: one for one in store.tasks()} for store in (stores.before, stores.after))
     found.wrong += [f"task {one.task} cannot be read: {one.why}" for one in stores.before.unreadable()]
     for now in stores.running.tasks():
-        if now.task not in before:
-            found.tasks.append(now.task)
-        else:
-            why = _why_ended(stores, settings, now, after[now.task])
-            found.ended |= {now.task: why} if why else {}
-            found.rounds |= _rounds(stores, now.task)
-        if found.role == "sp":
-            money = _money(stores, now)
-            found.money += [] if money.is_nothing else [money]
+        try:
+            if now.task not in before:
+                found.tasks.append(now.task)
+            else:
+                why = _why_ended(stores, settings, now, after[now.task])
+                found.ended |= {now.task: why} if why else {}
+                found.rounds |= _rounds(stores, now.task)
+            if found.role == "sp":
+                money = _money(stores, now)
+                found.money += [] if money.is_nothing else [money]
+        except TaskUnreadable as wrong:  # a row beside its own
+            found.wrong.append(f"task {now.task} cannot be read: {wrong.why}")
     if isinstance(settings, ComputingSettings):
         missing = [one for task in before.values() for one in _missing(stores.before, settings, task)]
         found.wrong += (
@@ -347,7 +352,10 @@ def _missing(store: SqlStore, settings: ComputingSettings, task: StoredTask) -> 
     if task.state in _ENDED:
         return
     blobs = FileBlobs(settings.data / "blobs", make=False)
-    rounds = [one.number for one in store.rounds(task.task) if not one.is_over]
+    try:
+        rounds = [one.number for one in store.rounds(task.task) if not one.is_over]
+    except TaskUnreadable:  # told before
+        return
     wanted = [
         upload_name(task.task, number, one.digest) for number in rounds for one in store.uploads(task.task, number)
     ]

@@ -110,6 +110,8 @@ def write_backup(source: BackupSource, target: Path, on_bytes: OnBytes = lambda 
 
     A role that goes on deleting is no reason to have no backup: the last try takes what is there.
     """
+    if target.resolve().is_relative_to(source.folder.resolve()):  # the next archive would hold this one
+        raise BackupRefused(f"{target} is in the role's folder, which is backed up: name a place outside of it")
     for _ in range(_TRIES - 1):
         with contextlib.suppress(_DeletedMeanwhile):
             return _write(source, target, on_bytes, whole=True)

@@ -6,6 +6,7 @@ from contextlib import closing
 from crowdfl.cli.doctor.check import DoctorCheck, ok, warn
 from crowdfl.documents.signed import Definition
 from crowdfl.durations import duration
+from crowdfl.errors import TaskUnreadable
 from crowdfl.roles.records import TaskState
 from crowdfl.roles.sp.tasks import longest_turn
 from crowdfl.settings import SpSettings
@@ -20,7 +21,12 @@ def looks_checks(settings: SpSettings) -> Iterator[DoctorCheck]:
         for stored in store.tasks():
             if stored.state not in (TaskState.RUNNING, TaskState.PAUSED):
                 continue
-            active = store.status(stored.task).active
+            try:
+                active = store.status(stored.task).active
+            except TaskUnreadable as wrong:
+                advice = "run the version that wrote it, or a later one; or mend the row"
+                yield warn("looks", f"task {stored.task[:8]} cannot be read: {wrong.why}", advice)
+                continue
             turn = longest_turn(active, settings.looks_per_second)
             window = Definition.open(stored.definition).settings.window
             shown = f"task {stored.task[:8]}: {active:,} idle phones look within {duration(round(turn, 1))}"
