@@ -202,6 +202,11 @@ def test_sp_alone_hears_from_csp_that_people_can_claim_longer(world):
         CspClient(world.service("csp", world.owner("csp"))).claims_extended(task)
 
 
+def test_a_refusal_is_read_though_it_is_longer_than_any_answer(world):
+    with pytest.raises(UnknownTask):
+        world.csp_for("sp").answer("0" * 64, b"a request", 8)
+
+
 def test_enrolment_closes_by_order(world):
     task = world.post()
     order = EnrolmentEnd(task).sign(world.requester.signing)

@@ -70,6 +70,7 @@ def _moment(date: str | None) -> float:
 
 
 RESPONSE_LIMIT = 1024 * 1024 * 1024
+_WORDS = 64 * 1024  # bytes of a refusal, which may be longer than any answer
 _READ_SECONDS = 600.0  # a KGC that makes a key says nothing for a while
 _PEER_SECONDS = 30.0  # between servers: whoever computes longer says so, and is asked again
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -325,7 +326,8 @@ class Service:
         ):
             self.heard(response.headers)
             require_answer_in(response.headers.get(PROTOCOL_HEADER), str(self.http.base_url))
-            return Reply(response.status_code, _read(response, self.longest, self.spool), dict(response.headers))
+            longest = self.longest if response.status_code == 200 else max(self.longest, _WORDS)
+            return Reply(response.status_code, _read(response, longest, self.spool), dict(response.headers))
 
     def _timeout(self) -> httpx.Timeout:
         left = seconds_left()
