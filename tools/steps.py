@@ -8,11 +8,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from crowdfl.protocols.common.steps import FieldForm, Size, StepForm
+from crowdfl.protocols import claim_steps as claims
 from crowdfl.protocols.hardened import steps as hardened
+from crowdfl.protocols.messages import LONGEST_NUMBER
 from crowdfl.protocols.paper import steps as paper
 from crowdfl.protocols.shares.round import steps as shares
 from crowdfl.protocols.shares.round.csp_records import MOST_UNSHOWN
+from crowdfl.protocols.steps import FieldForm, Size, StepForm
 from crowdfl.settings import MOST_DEVICES
 
 ROOT = Path(__file__).parent.parent
@@ -23,6 +25,9 @@ PHONE = {
     "record": shares.RECORD,
     "end": shares.END,
     "envelope": shares.ENVELOPE,
+    "bonus": shares.BONUS_WORD,
+    "bonusEnvelope": shares.BONUS_ENVELOPE,
+    "placeKept": claims.PLACE.reply,
     "upload": shares.UPLOAD,
 }
 QUANTITIES = (
@@ -31,11 +36,12 @@ QUANTITIES = (
     shares.COUNT,
     shares.LEAVES,
     shares.PEOPLE,
+    shares.ENROLLED,
     shares.REWARD,
     shares.AUDIENCES,
 )
 CONSTANTS = ("SEED_BYTES", "HASH_BYTES", "SALT_BYTES", "MASK_BYTES", "SAMPLES_BYTES", "ROUND_BYTES")
-MOST = {"MOST_UNSHOWN": MOST_UNSHOWN, "MOST_DEVICES": MOST_DEVICES}
+MOST = {"MOST_UNSHOWN": MOST_UNSHOWN, "MOST_DEVICES": MOST_DEVICES, "LONGEST_NUMBER": LONGEST_NUMBER}
 """What a phone counts up to."""
 
 
@@ -44,12 +50,12 @@ def quantities(module: Any) -> list[Size[Any]]:  # noqa: ANN401 -- a table's mod
     return [value for value in vars(module).values() if isinstance(value, Size) and value.words]
 
 
-def table(profile: str, module: Any) -> str:  # noqa: ANN401
+def table(title: str, module: Any) -> str:  # noqa: ANN401
     """What the sizes are made of, then the steps."""
     named = [f"- `{one.text}`: {one.words}\n" for one in quantities(module)]
-    rows = [row(step) for step in module.STEPS]
+    rows = [row(step) for step in (*module.STEPS, *getattr(module, "BESIDE", ()))]
     head = "| step | when | SP sends | CSP answers | bound to | the answer shows |\n|---|---|---|---|---|---|\n"
-    return f"### Steps of `{profile}`\n\n{''.join(named)}\n{head}{''.join(rows)}"
+    return f"### {title}\n\n{''.join(named)}\n{head}{''.join(rows)}"
 
 
 def row(step: StepForm[Any]) -> str:
@@ -88,7 +94,12 @@ def formats_page() -> str:
     """docs/formats.md, with the tables of now between the marks."""
     page = (ROOT / FORMATS).read_text(encoding="utf-8")
     intro = "Sizes are bytes. A list or a vector of `n` entries of `s` bytes is written as `n` of `s`.\n"
-    tables = [table("shares", shares), table("hardened", hardened), table("paper", paper)]
+    tables = [
+        table("Steps of `shares`", shares),
+        table("Steps of `hardened`", hardened),
+        table("Steps of `paper`", paper),
+        table("Claims of `shares` and `hardened`", claims),
+    ]
     block = BEGIN + "\n" + intro + "\n" + "\n".join(tables) + "\n" + END
     made, count = re.subn(re.escape(BEGIN) + ".*?" + re.escape(END), lambda _: block, page, flags=re.DOTALL)
     if count != 1:
@@ -110,7 +121,7 @@ def limits_script() -> str:
     )
     return f"""// Lengths, limits of messages and of counts, as Python declares them. Written by tools/steps.py.
 
-/** @typedef {{import("./messages.js").Limit}} Limit */
+/** @typedef {{{{ field: number, entries: number }}}} Limit Bytes that a field may have, and entries of a list. */
 /**
  * @typedef {{object}} Sizes What limits follow from.
 {properties} */

@@ -156,22 +156,35 @@ STEPS_OF_CSP = (
 SIZES = (
     off(
         "the size of a payload",
-        "protocols/common/steps.py",
+        "protocols/steps.py",
         "not least <= len(payload) <= most",
         OF_SIZE + "[equal weights-3]",
     ),
     off(
         "entries of a list",
-        "protocols/common/steps.py",
+        "protocols/steps.py",
         "self.count is not None and not self.count.fits(_length(value), of)",
         OF_SIZE + "[no checks-1]",
         KEYED + "test_a_field_of_another_size_is_refused[lanes]",
     ),
     off(
         "the length of a field",
-        "protocols/common/steps.py",
+        "protocols/steps.py",
         "not self.each.fits(_length(entry), of)",
         OF_SIZE + "[no checks-2]",
+    ),
+    without(
+        "the sizes of a claim",
+        "protocols/steps.py",
+        "self.require_message(found, of)",
+        CLAIMS + "test_a_field_that_is_longer_than_declared_is_refused",
+        "tests/roles/test_fixed_pay.py::test_whom_a_round_asks_goes_by_names_as_long_as_declared",
+    ),
+    without(
+        "the sizes of a place to be paid",
+        "protocols/claims.py",
+        "PLACE.require_message(note, self.facts)",
+        "tests/roles/test_unclaimed.py::test_csp_keeps_the_newest_place_that_its_owner_has_signed_and_says_so",
     ),
     instead(
         "the guard of CSP's program",

@@ -9,6 +9,7 @@ from crowdfl.crypto.signing import SigningKey
 from crowdfl.errors import (
     BadSignature,
     ClaimRefused,
+    LengthMismatch,
     NotReady,
     OutOfTurn,
     ProtocolError,
@@ -237,6 +238,12 @@ def test_whom_a_round_asks_is_said_before_it_begins(study):
     desk.hold()
     assert set(refused[:-1]) == {OutOfTurn}
     assert refused[-1] is RoundEnded
+
+
+def test_whom_a_round_asks_goes_by_names_as_long_as_declared(study):
+    desk = study()
+    with pytest.raises(LengthMismatch):
+        desk.csp.answer(desk.task, RoundOpened(2, ("p" * 65,)).to_bytes())
 
 
 def test_a_request_for_the_bonus_of_another_task_ends_no_rounds_here(study):

@@ -6,7 +6,7 @@ import pytest
 
 from crowdfl.crypto.signing import SigningKey
 from crowdfl.documents.destination import destination_name
-from crowdfl.errors import BadSignature, ClaimRefused, NotReady, OlderDestination, ProtocolError
+from crowdfl.errors import BadSignature, ClaimRefused, LengthMismatch, NotReady, OlderDestination, ProtocolError
 from crowdfl.protocols.claims import KeptClaim, PayStatement, PlaceNote, Unclaimed, UnclaimedRequest, open_place_kept
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.records import Look
@@ -131,6 +131,13 @@ def test_csp_keeps_the_newest_place_that_its_owner_has_signed_and_says_so(desk):
         note(desk, 0, 2, destination=b"e" * 32)
     with pytest.raises(BadSignature):
         note(desk, 0, 3, signing=SigningKey.fresh())
+    for counter, destination, refusal in (
+        (0, b"d" * 32, ClaimRefused),
+        (2**32, b"d" * 32, LengthMismatch),
+        (3, b"d" * 31, LengthMismatch),
+    ):
+        with pytest.raises(refusal):
+            note(desk, 0, counter, destination=destination)
     with pytest.raises(OlderDestination):
         ann.claim()  # by a device that was set back, or an SP that holds the newest back
     assert ann.blobs.has("place-kept")

@@ -21,7 +21,6 @@ from crowdfl.protocols.claims import (
     ClaimsSp,
     Earned,
     RewardEnvelope,
-    limits_of,
     make_claim,
     open_reward,
 )
@@ -245,7 +244,7 @@ def test_an_equal_part_and_its_claim():
     attestation = csp.answer(Look(MemoryRecords()), claim)
     assert attestation.to_bytes().hex() == beside["attestation"]
     assert attestation.statement.hex() == beside["statement"]
-    sp = ClaimsSp(shape.spec, CSP.public, {owner["who"]: keys.signing.public}, limits_of(shape.reward_form, 5))
+    sp = ClaimsSp(shape.spec, CSP.public, {owner["who"]: keys.signing.public}, shape.reward_form.width)
     assert sp.attested(claim, attestation.to_bytes()).amounts == {1: given["amount"]}
 
 

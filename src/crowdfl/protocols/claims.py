@@ -24,7 +24,6 @@ from typing import Protocol
 from crowdfl.crypto.commitment import commit
 from crowdfl.crypto.long_bytes import Long
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
-from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.sealing import ReaderKey, seal_to
 from crowdfl.crypto.signing import SigningKey, verify
 from crowdfl.errors import (
@@ -36,8 +35,10 @@ from crowdfl.errors import (
     SealBroken,
     WrongAmount,
 )
-from crowdfl.protocols.messages import LENGTH_BYTES, Limits, Message
+from crowdfl.protocols.claim_steps import CLAIM, PLACE, UNCLAIMED, ClaimFacts
+from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.records import Look
+from crowdfl.protocols.steps import limits
 from crowdfl.reasons import Reason
 from crowdfl.settings import TaskSettings
 
@@ -73,15 +74,7 @@ def seal_reward(
 
 BONUS = 0  # what a claim, a record and the books call the item that is no round's
 _ATTESTED = b"crowdfl attestation 3"  # before a claim's hash and its statement's: what CSP signs
-_LONGEST_AMOUNT = 128  # bits
-_LONGEST_COUNTER = 32  # bits: of a destination's number
-_TASK, _NAME, _SIGNATURE, _HASH = (
-    64,
-    20,
-    64,
-    32,
-)  # bytes of a task's id, of a participant's name, of a signature, of a hash
-_ROOM = 4096  # bytes that any field of a message may have
+_HASH = 32  # bytes of the name of a destination
 
 
 class Claim(Message, kind=19):
@@ -359,27 +352,6 @@ class Beside:
     counter: int = 0
 
 
-def limits_of(form: RewardForm, rounds: int) -> Limits:
-    """Of a claim: it names each round of its task once at most."""
-    each = LENGTH_BYTES + max(form.width + _SIGNATURE, _LONGEST_AMOUNT // 8)
-    return Limits(None, 0, max_entries=rounds + 1, longest=_ROOM + (rounds + 1) * each)  # a bonus is one more
-
-
-def longest(key_bits: int, last: int, rounds: int) -> int:
-    """Bytes of the longest claim of so many rounds and a bonus, of a task whose last round has this number."""
-    rounds += 1
-    sizes = [len(_longest(key_bits, last, count).to_bytes()) for count in (0, 1)]
-    return sizes[0] + rounds * (sizes[1] - sizes[0])
-
-
-def _longest(key_bits: int, last: int, count: int) -> Claim:
-    amounts, masks = (2**_LONGEST_AMOUNT - 1,) * count, (2**key_bits - 1,) * count
-    salts, signature = (bytes(SEED_BYTES),) * count, bytes(_SIGNATURE)
-    shown = (bytes(-(-key_bits // 8) + _SIGNATURE),) * count
-    where = bytes(_HASH), 2**_LONGEST_COUNTER - 1  # a round is in it as earned or as unused; earned is longer
-    return Claim("0" * _TASK, "0" * _NAME, (last,) * count, amounts, masks, salts, shown, (), *where, signature)
-
-
 class ClaimedTask(Protocol):
     """What claims need to know of a task."""
 
@@ -398,9 +370,13 @@ class AttestingCsp:
     signing: SigningKey = field(repr=False)
     participants: Mapping[str, bytes] = field(repr=False)
 
+    @property
+    def facts(self) -> ClaimFacts:
+        return ClaimFacts.of(self.spec.settings.rounds, self.form.width)
+
     def checked(self, records: Look, request: bytes) -> tuple[Claim, KeptClaim]:
         """A claim that its owner has signed, and what was attested before."""
-        claim = Claim.from_bytes(request, limits_of(self.form, self.spec.settings.rounds))
+        claim = CLAIM.read(Claim, request, self.facts)
         _check_claimant(claim, self.spec.name, self.participants)
         before = records.get(KeptClaim, who=claim.participant) or KeptClaim()
         _require_newer_place(records, claim.participant, claim.destination, claim.counter)
@@ -424,11 +400,12 @@ class AttestingCsp:
 
     def keep_place(self, records: Look, note: PlaceNote) -> PlaceKept:
         """The newest destination, by its owner's signature; an older one never takes its place."""
+        PLACE.require_message(note, self.facts)
         who = note.participant
         if note.task != self.spec.name or who not in self.participants:
             raise ClaimRefused(f"{who!r} takes no part in this task")
         verify(self.participants[who], note.statement, note.signature)
-        if len(note.destination) != _HASH or not 1 <= note.counter < 2**_LONGEST_COUNTER:
+        if note.counter < 1:
             raise ClaimRefused("a destination has a hash and a number, from 1 on")
         _require_newer_place(records, note.participant, note.destination, note.counter)
         kept = KeptPlace(note.destination, note.counter)
@@ -535,16 +512,24 @@ class ClaimsSp:
     spec: ClaimedTask
     csp_key: bytes
     participants: Mapping[str, bytes]
-    limits: Limits
+    reward: int  # bytes of one
+
+    @property
+    def facts(self) -> ClaimFacts:
+        return ClaimFacts.of(self.spec.settings.rounds, self.reward)
+
+    def read(self, request: bytes) -> Claim:
+        """A claim, whoever has signed it."""
+        return CLAIM.read(Claim, request, self.facts)
 
     def check(self, request: bytes) -> Claim:
-        claim = Claim.from_bytes(request, self.limits)
+        claim = self.read(request)
         _check_claimant(claim, self.spec.name, self.participants)
         return claim
 
     def unclaimed(self, who: str, reply: bytes) -> tuple[Mapping[int, int], PayStatement]:
         """What CSP attests of somebody who has not claimed it: millionths by round, and its word to the payer."""
-        found = Unclaimed.from_bytes(reply, self.limits)
+        found = Unclaimed.from_bytes(reply, limits(UNCLAIMED.reply, self.facts))
         verify(self.csp_key, found.attested, found.signature)
         said = PayStatement.open(found.statement, self.csp_key)
         of = (said.task, said.participant, said.currency)
@@ -574,9 +559,7 @@ def _check_claimant(claim: Claim, task: str, participants: Mapping[str, bytes]) 
         raise ClaimRefused("rounds, amounts, masks, salts and what is shown differ in number")
     if not _grows(claim.rounds) or not _grows(claim.unused) or set(claim.rounds) & set(claim.unused):
         raise ClaimRefused("a round is claimed twice, or out of order")
-    if any(amount.bit_length() > _LONGEST_AMOUNT for amount in claim.amounts):  # Python would not write it in decimal
-        raise WrongAmount("the amount claimed is longer than any sum of money")
-    is_named = len(claim.destination) == _HASH and 1 <= claim.counter < 2**_LONGEST_COUNTER
+    is_named = len(claim.destination) == _HASH and claim.counter >= 1
     if not is_named and (claim.destination, claim.counter) != (b"", 0):
         raise ClaimRefused("a destination has a hash and a number, from 1 on")
     if claim.task != task:

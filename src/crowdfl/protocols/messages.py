@@ -25,7 +25,7 @@ _FIRST = 2
 _HEADER = struct.Struct(">4sBB")
 _LENGTH = struct.Struct(">I")
 HEADER_BYTES, LENGTH_BYTES = _HEADER.size, _LENGTH.size
-_LONGEST_INT = 4096  # bytes
+LONGEST_NUMBER = 4096  # bytes
 _hints = lru_cache(maxsize=256)(get_type_hints)  # of a class: looking them up takes longer than decoding
 
 
@@ -203,7 +203,7 @@ def _value(body: bytes, hint: Any, limits: Limits) -> Any:  # noqa: ANN401
     if hint is bytes or hint is Long:
         return body
     if hint is int:
-        if len(body) > _LONGEST_INT or body[:1] == b"\0":
+        if len(body) > LONGEST_NUMBER or body[:1] == b"\0":
             raise FormatError("a number is too long, or padded")
         return int.from_bytes(body, "big")
     if isinstance(hint, type) and issubclass(hint, str):  # an enumeration refuses what it does not have

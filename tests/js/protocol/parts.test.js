@@ -162,7 +162,7 @@ test("a bonus is what CSP's word says, and nobody else's", async () => {
 test("where unclaimed pay goes is what its owner has signed, and CSP has kept", async () => {
   const [csp, other, keys] = [await newKeys(), await newKeys(), await newKeys()];
   const task = { ...withSettings({ pay: "fixed", each: "2.00", budget: "24.00", max_participants: 12 }), task: TASK };
-  const [bundle, destination] = [/** @type {any} */ ({ cspSigning: csp.signingPublic }), new Uint8Array(32).fill(7)];
+  const [bundle, destination] = [/** @type {any} */ ({ cspSigning: csp.signingPublic, ringBits: 64 }), new Uint8Array(32).fill(7)];
   const note = /** @type {any} */ (await placeNote(task, keys, destination, 2));
   const [, who, hash, counter, signature] = decode(98, ["text", "text", "bytes", "number", "bytes"], note);
   assert.deepEqual([who, hash, counter], [keys.who, destination, 2n]);

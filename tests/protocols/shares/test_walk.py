@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from crowdfl.errors import CrowdFLError, LengthMismatch, OutOfTurn, RoundEnded
-from crowdfl.protocols.common.steps import StepForm
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.shares.chain import sha256
 from crowdfl.protocols.shares.round import steps
 from crowdfl.protocols.shares.round.average import SumOffer
 from crowdfl.protocols.shares.round.manifest import RoundManifest, RoundVerdict, StepReply, StepRequest
 from crowdfl.protocols.shares.round.steps import MANIFEST, OFFER, SHOW, STEPS, CohortCourse, Facts, steps_of
+from crowdfl.protocols.steps import StepForm
 from tests.protocols.driving import Keeping, Wire
 from tests.protocols.shares.parties import COUNTED_ONCE, HIDDEN, PAYING, UNCHECKED, Parties
 
@@ -285,6 +285,7 @@ def test_messages_have_the_fields_that_are_declared():
     declared = {54: MANIFEST.request, 55: MANIFEST.reply, 65: OFFER.request, 58: OFFER.reply}
     declared |= {56: steps.VERDICT, 57: steps.RECORD, 59: steps.PUBLICATION, 53: steps.UPLOAD, 18: steps.ENVELOPE}
     declared |= {63: steps.LEFT}
+    declared |= {one.kind: one.request for one in steps.BESIDE} | {one.answer: one.reply for one in steps.BESIDE}
     found = {cls.kind: cls for cls in subclasses(Message)}
     for kind, parts in declared.items():
         assert [part.name for part in parts] == [one.name for one in fields(found[kind])], found[kind]

@@ -39,9 +39,10 @@ class Roster:
 class PaidSp:
     """SP: knows the participants, pays claims."""
 
-    def __init__(self, spec: TaskSpec, csp_key: bytes, limits: Limits) -> None:
+    def __init__(self, spec: TaskSpec, csp_key: bytes, reward: int) -> None:
+        """`reward`: the bytes of one."""
         self.roster = Roster()
-        self._spec, self._claims = spec, ClaimsSp(spec, csp_key, self.roster.signing, limits)
+        self._spec, self._claims = spec, ClaimsSp(spec, csp_key, self.roster.signing, reward)
 
     def enrol(self, identity: Identity) -> None:
         self.roster.add(identity)
@@ -51,11 +52,11 @@ class PaidSp:
         return self._claims.csp_key
 
     def claimant(self, claim: bytes) -> str:
-        return Claim.from_bytes(claim, self._claims.limits).participant
+        return self._claims.read(claim).participant
 
     def paying(self, identity: Identity) -> "PaidSp":
         """One that knows this claimant and nobody else."""
-        alone = PaidSp(self._spec, self._claims.csp_key, self._claims.limits)
+        alone = PaidSp(self._spec, self._claims.csp_key, self._claims.reward)
         alone.enrol(identity)
         return alone
 
@@ -67,7 +68,7 @@ class PaidSp:
     def shown_claim(self, claim: bytes, envelopes: Mapping[int, bytes]) -> bytes:
         """With what CSP has signed of the claimed rounds, by what their owner was served: for a CSP that has lost its own."""
         served = {number: RewardEnvelope.from_bytes(one, Limits.plain(len(one))) for number, one in envelopes.items()}
-        rounds = Claim.from_bytes(claim, self._claims.limits).rounds
+        rounds = self._claims.read(claim).rounds
         records = tuple(served[number].sealed if number in served else b"" for number in rounds)
         return ShownClaim(claim, records).to_bytes()
 

@@ -23,6 +23,7 @@ from crowdfl.errors import (
     TooFewParticipants,
 )
 from crowdfl.protocols import claims
+from crowdfl.protocols.claim_steps import claim_bytes
 from crowdfl.protocols.common.keyed import BaseSp, KeyedProfile, KeyedSide, upload_digest
 from crowdfl.protocols.common.mask_seed import MaskSeed
 from crowdfl.protocols.common.paid import PaidParticipant, PaidSp
@@ -71,7 +72,7 @@ class HardenedProfile(KeyedProfile):
         return hardened_budget(settings, parameters).explain()
 
     def claim_bytes(self, settings: TaskSettings, rounds: int) -> int:
-        return claims.longest(settings.key_bits, settings.rounds, rounds)
+        return claim_bytes(rounds, -(-settings.key_bits // 8))
 
     def claims_bundle(self, bundle: bytes) -> bytes:
         own = CspBundle.from_bytes(bundle, Limits.plain())
@@ -255,7 +256,7 @@ class HardenedSp(PaidSp, BaseSp):
     answers = steps.ANSWERS
 
     def __init__(self, party: KeyedParty, shape: Shape, csp_key: bytes) -> None:
-        PaidSp.__init__(self, shape.task, csp_key, party.limits(1))
+        PaidSp.__init__(self, shape.task, csp_key, shape.task.public.plaintext_bytes)
         self._shape = shape
         # For the laboratory, which watches PriRwd or weakens it on purpose; no setting leads here.
         self.reward_side: Callable[[KeyedParty, RewardWidths, Packing, int], RewardSp] = RewardSp

@@ -12,7 +12,6 @@ from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.errors import OutOfTurn
 from crowdfl.protocols.common.sdiv import DivideRequest, GuardReply, GuardRequest, SdivReply
 from crowdfl.protocols.common.smul import PolynomialsReply, PolynomialsRequest
-from crowdfl.protocols.common.steps import Condition, FieldForm, Size, StepForm
 from crowdfl.protocols.hardened import opening, prirwd
 from crowdfl.protocols.hardened.closing import CancelReply, CancelRequest
 from crowdfl.protocols.hardened.manifest import SIGNATURE_BYTES, CoinsReply, ManifestRequest
@@ -32,6 +31,7 @@ from crowdfl.protocols.hardened.prirwd import (
 from crowdfl.protocols.hardened.record import RecordReply, RecordRequest
 from crowdfl.protocols.hardened.shape import Shape
 from crowdfl.protocols.messages import Message, RoundRequest
+from crowdfl.protocols.steps import Condition, FieldForm, Size, StepForm
 
 ANSWERS: Mapping[type[Message], type[Message]] = {
     OpenRequest: OpenReply,

@@ -28,6 +28,7 @@ from crowdfl.errors import (
     WidthBudgetExceeded,
 )
 from crowdfl.protocols import claims
+from crowdfl.protocols.claim_steps import claim_bytes
 from crowdfl.protocols.common.keyed import BaseSp, KeyedProfile, KeyedSide, upload_digest
 from crowdfl.protocols.common.paid import PaidParticipant, PaidSp, Roster
 from crowdfl.protocols.common.sdiv import PaperSdivCsp, PaperSdivSp, SdivReply, SdivRequest
@@ -153,7 +154,7 @@ class PaperProfile(KeyedProfile):
         return f"{count} ciphertexts an upload, as printed: it leaks; `crowdfl audit` shows what, and to whom"
 
     def claim_bytes(self, settings: TaskSettings, rounds: int) -> int:
-        return claims.longest(settings.key_bits, settings.rounds, rounds)
+        return claim_bytes(rounds, -(-settings.key_bits // 8))
 
     def claims_bundle(self, bundle: bytes) -> bytes:
         """Without the share, and so without claims.
@@ -342,7 +343,7 @@ class PaperSp(PaidSp, BaseSp):
     def __init__(self, party: KeyedParty, task: KeyedTask, lambda_sp: KeyShare, csp_key: bytes) -> None:
         self.delivery, self._lambda_sp = replace(party, share=lambda_sp), lambda_sp
         self._widths = _Widths(task.settings, task.parameters)
-        PaidSp.__init__(self, task, csp_key, party.limits(1))
+        PaidSp.__init__(self, task, csp_key, task.public.plaintext_bytes)
         BaseSp.__init__(self, party, task, self._widths.upload_length, summed=task.parameters + 1)
 
     def _longest_reply(self, kind: int) -> int:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from crowdfl.crypto.paillier.vector import VECTOR_HEADER_BYTES
 from crowdfl.protocols import claims
+from crowdfl.protocols.claim_steps import STATEMENT_BYTES, claim_bytes
 from crowdfl.protocols.common.sdiv import SdivReply, SdivRequest
 from crowdfl.protocols.common.smul import SmulReply, SmulRequest
-from crowdfl.protocols.common.steps import Condition, FieldForm, Size, StepForm
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.profile import KeyedTask
+from crowdfl.protocols.steps import Condition, FieldForm, Size, StepForm
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,13 @@ CLAIMED = _number("claimed", "rounds that a claim names", lambda of: of.claimed)
 CLAIM_BYTES = _number(
     "claim",
     "bytes of a claim of them",
-    lambda of: claims.longest(of.task.settings.key_bits, of.task.settings.rounds, of.claimed),
+    lambda of: claim_bytes(of.claimed, of.task.public.plaintext_bytes),
 )
-_HASH, _SIGNATURE, _STATEMENT = (_number(str(size), "", lambda _, size=size: size) for size in (32, 64, 1024))  # type: ignore[misc]
+_HASH, _SIGNATURE, _STATEMENT = (
+    _number("32", "", lambda _: 32),
+    _number("64", "", lambda _: 64),
+    _number(str(STATEMENT_BYTES), "", lambda _: STATEMENT_BYTES),
+)
 
 _ALWAYS = Condition[PaperFacts]("always", lambda of: True)
 _REWARDED = Condition[PaperFacts]("`lanes` is not 0", lambda of: of.task.settings.lanes != 0)

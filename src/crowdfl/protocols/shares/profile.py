@@ -11,6 +11,7 @@ from crowdfl.errors import NotReady, ProtocolError, SettingsError, UploadRejecte
 from crowdfl.privacy import AverageNoise, noise_length
 from crowdfl.protocols import claims
 from crowdfl.protocols.capabilities import no_reference
+from crowdfl.protocols.claim_steps import claim_bytes
 from crowdfl.protocols.claims import RewardEnvelope, RewardForm
 from crowdfl.protocols.common.paid import PaidParticipant
 from crowdfl.protocols.messages import Limits, Message
@@ -46,8 +47,10 @@ from crowdfl.protocols.shares.round.ends import open_end
 from crowdfl.protocols.shares.round.manifest import AcceptedSet
 from crowdfl.protocols.shares.round.rewards import open_envelope, open_part
 from crowdfl.protocols.shares.round.sp import SharesSp
+from crowdfl.protocols.shares.round.steps import BONUS_ENVELOPE, Facts
 from crowdfl.protocols.shares.round.upload import UpdateEncoder, make_upload
 from crowdfl.protocols.shares.shape import SharesShape, shape_of
+from crowdfl.protocols.steps import limits
 from crowdfl.reasons import Reason
 from crowdfl.settings import DELTA, TaskSettings
 
@@ -164,9 +167,8 @@ class SharesParticipant(_ChainReader, PaidParticipant):
 
     def _open_bonus(self, envelope: bytes) -> int:
         """CSP's signed word says who gets it."""
-        limits = self._shape.crowd_limits
-        shown = RewardEnvelope.from_bytes(envelope, limits)
-        word = open_bonus(shown.sealed, self._shape.spec.name, limits, self.bundle.csp_signing)
+        shown = RewardEnvelope.from_bytes(envelope, limits(BONUS_ENVELOPE, Facts.most(self._shape)))
+        word = open_bonus(shown.sealed, self._shape, self.bundle.csp_signing)
         if self.who not in word.names:
             raise UploadRejected("CSP's word about the bonus does not name you: a round that asked you is missing")
         self._earned(claims.BONUS, open_envelope(shown.sealed), self._shape.bonus)
@@ -296,8 +298,7 @@ class SharesProfile:
         return "\n".join([*lines, moves])
 
     def claim_bytes(self, settings: TaskSettings, rounds: int) -> int:
-        form = SharesShape(TaskSpec("", settings, 0)).reward_form
-        return claims.longest(8 * form.width, settings.rounds, rounds)
+        return claim_bytes(rounds, SharesShape(TaskSpec("", settings, 0)).reward_form.width)
 
     def claims_bundle(self, bundle: bytes) -> bytes:
         own = SharesCspBundle.from_bytes(bundle, Limits.plain())

@@ -173,12 +173,6 @@ class SharesShape:
         if self.widths and self.is_reward_computed:
             _ = self.rule_widths
 
-    @cached_property
-    def crowd_limits(self) -> Limits:
-        """For a message that may name everyone who has joined."""
-        people = self.spec.settings.most_devices
-        return Limits(None, 0, max_entries=people + 1, longest=4096 + 32 * people)
-
     def limits(self, payload: int = 0) -> Limits:
         """For a message of the task, or one with a payload of so many bytes."""
         people = self.spec.settings.most_in_round

@@ -23,6 +23,7 @@ from crowdfl.errors import (
     WrongAmount,
 )
 from crowdfl.protocols.capabilities import PaysBonus, PaysOpenly, ReadsUnclaimed
+from crowdfl.protocols.claim_steps import CLAIM, PLACE, UNCLAIMED, ClaimFacts
 from crowdfl.protocols.claims import BONUS, Attested, Claim, ClaimsSp, PlaceNote, UnclaimedRequest
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import ChecksClaims, Profile
@@ -46,8 +47,6 @@ from crowdfl.roles.sp.payees import keep_statement, offer_destination
 from crowdfl.roles.sp.payments import pay_words
 from crowdfl.roles.sp.results import read_result
 from crowdfl.roles.sp.rounds import find_envelope
-
-_ROOM = 4096
 
 
 class Claims:
@@ -79,9 +78,11 @@ class Claims:
     def _settled(self, task: str, request: bytes) -> PaidClaim:
         """Of books that are closed, by this very claim perhaps, whose answer was lost."""
         spec = self._core.definition(task).spec
-        limits = Limits(None, 0, spec.settings.rounds + 1, longest=len(request))  # a bonus is one more
-        who = Claim.from_bytes(request, limits).participant
-        claim = ClaimsSp(spec, b"", {who: self._core.identity(task, who).signing}, limits).check(request)
+        people: dict[str, bytes] = {}
+        books = ClaimsSp(spec, b"", people, len(request))
+        who = books.read(request).participant
+        people[who] = self._core.identity(task, who).signing
+        claim = books.check(request)
         known = self._booked(claim)
         if known is None:
             raise _settled()
@@ -105,8 +106,8 @@ class Claims:
     def _attested(self, request: bytes, claim: Claim, sp: ChecksClaims) -> bytes:
         """A CSP that was set back is told of the claimant again, and shown its own signed records, which SP has kept."""
         csp = self._ports.csp
-        longest = len(request) + _ROOM
         task = claim.task
+        longest = CLAIM.longest_reply(self._facts(task))
         who = claim.participant
         try:
             return whole(csp.answer(task, sp.claim_request(request, lambda: self._served(claim)), longest))
@@ -129,9 +130,13 @@ class Claims:
         return {number: envelope for number, envelope in served.items() if envelope is not None}
 
     def limit(self, task: str) -> int:
-        """Bytes that are read of a claim: no honest one is longer, and one that is a little longer is told what is wrong."""
+        """Bytes that are read of a claim: no honest one is longer."""
         settings = self._core.definition(task).settings
-        return self._profile(task).claim_bytes(settings, settings.rounds) + _ROOM
+        return self._profile(task).claim_bytes(settings, settings.rounds)
+
+    def _facts(self, task: str) -> ClaimFacts:
+        """What the sizes of CSP's answers follow from."""
+        return ClaimFacts.of(self._core.definition(task).settings.rounds)
 
     def pay_to(self, task: str, who: str, placed: bytes) -> bytes:
         """Where a participant is to be paid, for the payer alone; another takes its place until all is paid.
@@ -151,7 +156,7 @@ class Claims:
         if (said.task, said.participant, said.destination) != (task, who, destination_name(sealed)):
             raise FormatError("this note is of another destination")
         offer_destination(self._ports.store, task, who, sealed)
-        return whole(self._ports.csp.answer(task, note, _ROOM))
+        return whole(self._ports.csp.answer(task, note, PLACE.longest_reply(self._facts(task))))
 
     def pays_unclaimed(self, task: str) -> bool:
         """Whether anyone can compute from CSP's record what somebody has earned."""
@@ -189,7 +194,7 @@ class Claims:
         sp = self._aggregators.checking(task)
         request = UnclaimedRequest(task, who).to_bytes()
         try:
-            reply = whole(self._ports.csp.answer(task, request, self.limit(task)))
+            reply = whole(self._ports.csp.answer(task, request, UNCLAIMED.longest_reply(self._facts(task))))
         except ClaimRefused:  # CSP was told no place: only its own claim says what it gets
             return True
         except BaseException:

@@ -32,7 +32,6 @@ from crowdfl.errors import (
     TooFewParticipants,
 )
 from crowdfl.protocols.common.binding import bind
-from crowdfl.protocols.common.steps import require_fields
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.shares.chain import (
     Integers,
@@ -47,6 +46,7 @@ from crowdfl.protocols.shares.dealing.keys import PARTICIPANTS, REQUESTER
 from crowdfl.protocols.shares.round.manifest import AcceptedSet
 from crowdfl.protocols.shares.round.steps import MASK_BYTES, SAMPLES_BYTES, SUM, Facts
 from crowdfl.protocols.shares.shape import REWARD_MODULUS, SharesShape
+from crowdfl.protocols.steps import require_fields
 from crowdfl.reasons import Reason
 
 SP, CSP = "SP", "CSP"

@@ -14,7 +14,9 @@ from dataclasses import dataclass, replace
 
 from crowdfl.crypto.signing import SigningKey, verify
 from crowdfl.errors import ProtocolError
-from crowdfl.protocols.messages import Limits, Message, RoundRequest
+from crowdfl.protocols.messages import Message, RoundRequest
+from crowdfl.protocols.shares.round.steps import BONUS_WORD, Facts, SizedTask
+from crowdfl.protocols.steps import limits
 
 
 class RoundOpened(RoundRequest, kind=93, repr=False):
@@ -74,9 +76,9 @@ def bonus_people(rounds: Iterable[Attendance], order: Sequence[str], places: Map
     return tuple(sorted(found, key=rank.__getitem__))
 
 
-def open_bonus(data: bytes, task: str, limits: Limits, csp_key: bytes) -> BonusWord:
-    word = BonusWord.from_bytes(data, limits)
+def open_bonus(data: bytes, shape: SizedTask, csp_key: bytes) -> BonusWord:
+    word = BonusWord.from_bytes(data, limits(BONUS_WORD, Facts.most(shape)))
     verify(csp_key, word.statement, word.signature)
-    if word.task != task:
+    if word.task != shape.spec.name:
         raise ProtocolError("what was shown is CSP's word about the bonus of another task")
     return word

@@ -81,7 +81,7 @@ from crowdfl.protocols.shares.round.manifest import (
     verdict_on,
 )
 from crowdfl.protocols.shares.round.rewards import earned_openly, open_part, reward_shares
-from crowdfl.protocols.shares.round.steps import OFFER, CohortCourse, Facts, shown_in
+from crowdfl.protocols.shares.round.steps import BONUS, GIVE_UP, OFFER, OPENED, CohortCourse, Facts, shown_in
 from crowdfl.protocols.shares.round.work import Findings, ShareWork, Sown
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.reasons import Reason
@@ -363,7 +363,7 @@ class SharesCsp:
         if claims.is_claim(request) and self._shape.payment:
             return self.party.send(self._claims().answer(records, request))
         if kind == EndRequest.kind:
-            return self._ended(records, EndRequest.from_bytes(request, self._shape.limits()))
+            return self._ended(records, GIVE_UP.read(EndRequest, request, Facts.most(self._shape)))
         if kind != StepRequest.kind:
             raise FormatError(f"CSP does not answer messages of kind {kind} in this task")
         return self._step(records, request)
@@ -407,7 +407,7 @@ class SharesCsp:
 
     def _note_opened(self, records: Look, request: bytes) -> bytes:
         """Whom a round asks, as long as nothing of it has come: who is drawn later is asked too."""
-        message = RoundOpened.from_bytes(request, self._shape.crowd_limits)
+        message = OPENED.read(RoundOpened, request, Facts.most(self._shape))
         state = CspRecords(records, self._shape, self._number(message))
         state.require_under_way()
         if state.round is not None:
@@ -420,7 +420,7 @@ class SharesCsp:
 
     def _bonus(self, records: Look, request: bytes) -> bytes:
         """Once: no step of a round is taken after it, so that nobody is in who stays away from now on."""
-        message = claims.BonusRequest.from_bytes(request, self._shape.limits())
+        message = BONUS.read(claims.BonusRequest, request, Facts.most(self._shape))
         if message.task != self._shape.spec.name:
             raise ProtocolError("a request for the bonus of another task")
         word = records.get(BonusWord)
@@ -502,7 +502,7 @@ class SharesCsp:
                 masked = claims.signed_reward(signed, own, context, who, commitment, self._shape.reward_form)
                 return claims.Earned(masked, commitment, payment)
             if round_number == claims.BONUS:
-                word = open_bonus(signed, self._shape.spec.name, self._shape.crowd_limits, own)
+                word = open_bonus(signed, self._shape, own)
                 return self._bonus_earned(word, who)
             record = parse_record(signed, self._shape, own)
         except (BadSignature, FormatError, ProtocolError, SealBroken):

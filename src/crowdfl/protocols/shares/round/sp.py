@@ -75,7 +75,16 @@ from crowdfl.protocols.shares.round.manifest import (
     verdict_on,
 )
 from crowdfl.protocols.shares.round.rewards import RewardMasks, open_envelope, reward_shares
-from crowdfl.protocols.shares.round.steps import MANIFEST, OFFER, CohortCourse, Facts, longest_answer, longest_end
+from crowdfl.protocols.shares.round.steps import (
+    BONUS,
+    MANIFEST,
+    OFFER,
+    OPENED,
+    CohortCourse,
+    Facts,
+    longest_answer,
+    longest_end,
+)
 from crowdfl.protocols.shares.round.upload import (
     UploadBody,
     head_bytes,
@@ -133,8 +142,7 @@ class SharesSp(PaidSp):
     stages: Sequence[Stage] = ("average", "reward")  # they come together
 
     def __init__(self, party: Party, shape: SharesShape, bundle: SharesSpBundle) -> None:
-        limits = claims.limits_of(shape.reward_form, shape.spec.settings.rounds)
-        super().__init__(shape.spec, bundle.csp_signing, limits)
+        super().__init__(shape.spec, bundle.csp_signing, shape.reward_form.width)
         self.party = party
         self.fingerprint = bundle.fingerprint
         self._shape = shape
@@ -500,13 +508,13 @@ class SharesSp(PaidSp):
 
     def tell_opened(self, round_number: int, drawn: Collection[str]) -> tuple[bytes, int]:
         message = RoundOpened(round_number, tuple(sorted(drawn)))
-        return self.party.send(message), self._shape.crowd_limits.longest
+        return self.party.send(message), OPENED.longest_reply(Facts.most(self._shape))
 
     def ask_bonus(self) -> tuple[bytes, int]:
-        return self.party.send(claims.BonusRequest(self._shape.spec.name)), self._shape.crowd_limits.longest
+        return self.party.send(claims.BonusRequest(self._shape.spec.name)), BONUS.longest_reply(Facts.most(self._shape))
 
     def bonus_people(self, word: bytes) -> Collection[str]:
-        return open_bonus(word, self._shape.spec.name, self._shape.crowd_limits, self._csp_key).names
+        return open_bonus(word, self._shape, self._csp_key).names
 
     def bonus_envelope(self, word: bytes) -> bytes:
         return open_envelope(word).to_bytes()

@@ -13,13 +13,13 @@ from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.shares.ring import Ring
 from crowdfl.errors import OutOfTurn
 from crowdfl.protocols.claims import RewardForm
-from crowdfl.protocols.common.steps import Condition, FieldForm, Size, StepForm, in_bits, longest, message_size
 from crowdfl.protocols.messages import HEADER_BYTES, LENGTH_BYTES
 from crowdfl.protocols.profile import TaskSpec
 from crowdfl.protocols.shares.chain import HASH_BYTES, ROUND_BYTES
 from crowdfl.protocols.shares.reference import square_bits
 from crowdfl.protocols.shares.rule_widths import RuleWidths
 from crowdfl.protocols.shares.widths import SAMPLE_BITS, SharesWidths
+from crowdfl.protocols.steps import Condition, FieldForm, Size, StepForm, in_bits, longest, message_size
 
 SIGNATURE_BYTES = 64
 SALT_BYTES = 32
@@ -50,6 +50,8 @@ class SizedTask(Protocol):
     def is_reward_computed(self) -> bool: ...
     @property
     def reward_form(self) -> RewardForm: ...
+    @property
+    def bonus(self) -> int: ...
 
 
 @dataclass
@@ -191,6 +193,16 @@ PUBLICATION = (*SUM, _list("seals", _SEALED, AUDIENCES * 2), _RECORD)
 ENVELOPE = (_Field("mask", REWARD.up_to()), _Field("salt", _SALT.up_to()), _long("sealed", "record, or a seal", RECORD))
 """What one participant gets (kind 18)."""
 
+BONUS_WORD = (
+    _Field("task", _TASK),
+    _list("names", _NAME, ENROLLED.up_to()),
+    _Field("signature", _SIGNATURE),
+)
+"""CSP's word who gets the bonus (kind 95)."""
+
+BONUS_ENVELOPE = (*ENVELOPE[:2], _long("sealed", "word about the bonus", BONUS_WORD))
+"""What one participant gets of it (kind 18)."""
+
 UPLOAD = (
     _Field("task", _TASK),
     _Field("number", _bytes(ROUND_BYTES)),
@@ -226,6 +238,7 @@ _COMPARED = _Is(
 )
 _JUDGED = _Is("checked, lanes usable", lambda of: of.shape.widths.is_checked and not of.is_unusable)
 _UNUSABLE = _Is("checked, too few lanes usable", lambda of: of.shape.widths.is_checked and of.is_unusable)
+_BONUS = _Is("the task has a bonus", lambda of: of.shape.bonus > 0)
 _DISTANCE = _Is('`pay` is "distance"', lambda of: of.shape.is_reward_computed and not of.is_unusable)
 
 
@@ -398,6 +411,48 @@ STEPS: tuple[StepForm[Facts], ...] = (
     OFFER,
 )
 """In the order of a round. From the manifest on, all but the last are those of one cohort, and come again for the next."""
+
+_ROUND = _Field("round_number", _NUMBER)
+_OPENED = (_ROUND, _list("drawn", _NAME, ENROLLED.up_to(), "whom the round asks, where it draws people"))
+OPENED = StepForm(
+    "round opened",
+    "SP",
+    "CSP",
+    _BONUS,
+    _OPENED,
+    _OPENED,
+    "the round, before its manifest",
+    "nothing",
+    kind=93,
+    answer=93,
+)
+GIVE_UP = StepForm(
+    "give up",
+    "SP",
+    "CSP",
+    _ALWAYS,
+    (_ROUND,),
+    END,
+    "the round, of which no step is answered after; of one whose sum was opened the answer is its record",
+    "whose bits CSP has shown, and whom it has rejected",
+    kind=68,
+    answer=69,
+)
+BONUS = StepForm(
+    "bonus",
+    "SP",
+    "CSP",
+    _BONUS,
+    (_Field("task", _TASK),),
+    BONUS_WORD,
+    "the records of all rounds; no step of any is answered after",
+    "who was in every round that asked them",
+    kind=94,
+    answer=95,
+)
+BESIDE = (OPENED, GIVE_UP, BONUS)
+"""What SP asks of whole rounds."""
+
 _STEP_MESSAGES = (MANIFEST.request, MANIFEST.reply, OFFER.request, OFFER.reply)
 MESSAGES = (*_STEP_MESSAGES, VERDICT, RECORD, END, PUBLICATION, ENVELOPE, UPLOAD, LEFT)
 """The fields of each message that holds no payload of a step."""
@@ -458,4 +513,4 @@ def longest_answer(step: StepForm[Facts], facts: Facts) -> int:
 def longest_end(shape: SizedTask) -> int:
     """Of CSP's word on a round that was given up, or of the record that it has of it."""
     most = Facts.most(shape)
-    return max(longest(END, most), longest(RECORD, most))
+    return max(GIVE_UP.longest_reply(most), longest(RECORD, most))

@@ -33,7 +33,6 @@ from crowdfl.errors import (
     WrongBase,
 )
 from crowdfl.protocols.common.binding import bind
-from crowdfl.protocols.common.steps import FieldForm, require_fields
 from crowdfl.protocols.messages import LENGTH_BYTES, Message
 from crowdfl.protocols.shares.chain import HASH_BYTES, ROUND_BYTES, Integers, ModelChain, RoundPlace, sha256
 from crowdfl.protocols.shares.round.steps import (
@@ -46,6 +45,7 @@ from crowdfl.protocols.shares.round.steps import (
     Facts,
 )
 from crowdfl.protocols.shares.shape import SharesShape
+from crowdfl.protocols.steps import FieldForm, require_fields
 from crowdfl.protocols.uploads import IN_PIECES
 
 

@@ -15,7 +15,7 @@ import { verify } from "./signing.js";
 /** @typedef {import("./bytes.js").Bytes} Bytes */
 /** @typedef {import("./bundle.js").Bundle} Bundle */
 /** @typedef {import("./chain.js").Chain} Chain */
-/** @typedef {import("./messages.js").Limit} Limit */
+/** @typedef {import("./limits.js").Limit} Limit */
 /** @typedef {import("./reasons.js").Reason} Reason */
 /** @typedef {import("./settings.js").SharesTask} SharesTask */
 /** @typedef {ReturnType<typeof placeOf>} Place */

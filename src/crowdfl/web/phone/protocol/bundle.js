@@ -65,8 +65,8 @@ export function requireRing(task, bundle) {
  * @param {Bundle} bundle
  */
 export function limitsOf(task, bundle) {
-  const { parameters, countBytes: count, maxParticipants: people } = task;
+  const { parameters, countBytes: count, maxParticipants: people, mostDevices: enrolled } = task;
   const ring = elementBytes(bundle.ringBits);
   const leaves = leavesBytes(parameters * ring);
-  return limitsFor({ parameters, ring, count, leaves, people, reward: 2 * SAMPLES_BYTES, audiences: 2 });
+  return limitsFor({ parameters, ring, count, leaves, people, enrolled, reward: 2 * SAMPLES_BYTES, audiences: 2 });
 }

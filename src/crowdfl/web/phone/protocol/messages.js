@@ -3,18 +3,18 @@
 
 import { concat, fromNumber, text, toNumber, u32, utf8 } from "./bytes.js";
 import { FormatError, LimitExceeded, TrailingBytes, Truncated, UnsupportedVersion } from "./errors.js";
+import { LONGEST_NUMBER } from "./limits.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
 /** @typedef {Uint8Array | string | number | bigint} Single */
 /** @typedef {Single | readonly Single[]} Field */
 /** @typedef {"bytes" | "text" | "number"} Type */
 /** @typedef {Type | `list of ${Type}`} FieldType */
-/** @typedef {{ field: number, entries: number }} Limit Bytes that a field may have, and entries of a list. */
+/** @typedef {import("./limits.js").Limit} Limit */
 
 const MAGIC = "CFLM";
 const VERSION = 2;
 const HEADER = 6;
-const LONGEST_NUMBER = 4096; // bytes
 
 /** For messages that hold no model. */
 export const SMALL = { field: 100_000, entries: 10_000 };

@@ -32,7 +32,7 @@ const MODULUS = 1n << BigInt(8 * SAMPLES_BYTES);
  */
 export async function openReward(task, bundle, keys, envelope, round) {
   requireRewards(task);
-  const message = parseEnvelope(task, bundle, envelope);
+  const message = parseEnvelope(task, bundle, envelope, round);
   if (round === BONUS) return openBonus(task, bundle, keys, message.sealed);
   if (claimsEarly(task)) return openPart(task, bundle, keys, message.sealed, round);
   const { amount } = await openHidden(task, bundle, keys, message, round);
@@ -71,16 +71,13 @@ async function openPart(task, bundle, keys, shown, round) {
 
 /** CSP's signed word who gets the bonus. @param {SharesTask} task @param {Bundle} bundle @param {Keys} keys @param {Bytes} shown */
 async function openBonus(task, bundle, keys, shown) {
-  const fields = decode(BONUS_WORD, ["text", "list of text", "bytes"], shown, crowdLimit(task));
+  const fields = decode(BONUS_WORD, ["text", "list of text", "bytes"], shown, limitsOf(task, bundle).bonus);
   const [of, names, signature] = fields;
   await verify(bundle.cspSigning, concat(utf8("crowdfl bonus 1"), encode(BONUS_WORD, [of, names, new Uint8Array(0)])), signature);
   if (of !== task.task) throw new ProtocolError("what was shown is CSP's word about the bonus of another task");
   if (!names.includes(keys.who)) throw new UploadRejected("CSP's word about the bonus does not name this phone");
   return task.bonus;
 }
-
-/** Of a message that may name everyone who has joined. @param {SharesTask} task */
-const crowdLimit = ({ mostDevices }) => ({ field: 4096 + 32 * mostDevices, entries: mostDevices + 1 });
 
 /**
  * CSP's signed record, where an envelope shows one; else null.
@@ -98,9 +95,13 @@ export function rewardBy(task, record) {
   return claimsEarly(task) ? encode(ENVELOPE, [0n, new Uint8Array(0), record]) : null;
 }
 
-/** Of equal parts, what SP says of masks is not heard. @param {SharesTask} task @param {Bundle} bundle @param {Bytes} bytes @returns {Envelope} */
-function parseEnvelope(task, bundle, bytes) {
-  const [mask, salt, sealed] = decode(ENVELOPE, ["number", "bytes", "bytes"], bytes, task.bonus ? crowdLimit(task) : limitsOf(task, bundle).envelope);
+/**
+ * Of equal parts, what SP says of masks is not heard.
+ * @param {SharesTask} task @param {Bundle} bundle @param {Bytes} bytes @param {number} [round] @returns {Envelope}
+ */
+function parseEnvelope(task, bundle, bytes, round) {
+  const { envelope, bonusEnvelope } = limitsOf(task, bundle);
+  const [mask, salt, sealed] = decode(ENVELOPE, ["number", "bytes", "bytes"], bytes, round === BONUS ? bonusEnvelope : envelope);
   return claimsEarly(task) ? { mask: 0n, salt: new Uint8Array(0), sealed } : { mask, salt, sealed };
 }
 
@@ -133,7 +134,7 @@ export async function placeNote(task, keys, destination, counter) {
 
 /** CSP's signed word that it keeps this very one. @param {SharesTask} task @param {Bundle} bundle @param {Keys} keys @param {{ destination: Bytes, counter: number }} place @param {Bytes} kept */
 export async function checkPlaceKept(task, bundle, keys, { destination, counter }, kept) {
-  const [of, who, hash, number, signature] = decode(PLACE_KEPT, ["text", "text", "bytes", "number", "bytes"], kept);
+  const [of, who, hash, number, signature] = decode(PLACE_KEPT, ["text", "text", "bytes", "number", "bytes"], kept, limitsOf(task, bundle).placeKept);
   await verify(bundle.cspSigning, concat(utf8("crowdfl place kept 1"), encode(PLACE_KEPT, [of, who, hash, number, new Uint8Array(0)])), signature);
   if (of !== task.task || who !== keys.who || !equal(hash, destination) || number !== BigInt(counter)) {
     throw new ClaimRefused("the second server has kept another place to be paid than this one");
@@ -160,7 +161,7 @@ export async function makeClaim(task, keys, { rewards, unused = [], destination 
   if (new Set(named).size !== named.length) throw new ClaimRefused("a round is claimed twice");
   const amounts = [];
   const shown = [];
-  const envelopes = sorted.map(({ envelope }) => parseEnvelope(task, bundle, envelope));
+  const envelopes = sorted.map(({ envelope, round }) => parseEnvelope(task, bundle, envelope, round));
   for (const [place, { round, envelope }] of sorted.entries()) {
     amounts.push(await openReward(task, bundle, keys, envelope, round));
     shown.push(claimsEarly(task) ? new Uint8Array(0) : (await openHidden(task, bundle, keys, envelopes[place], round)).signed);

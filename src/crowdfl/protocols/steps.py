@@ -9,10 +9,11 @@ from functools import cached_property
 from typing import Generic, TypeVar
 
 from crowdfl.errors import LengthMismatch
-from crowdfl.protocols.messages import HEADER_BYTES, LENGTH_BYTES, Message
+from crowdfl.protocols.messages import HEADER_BYTES, LENGTH_BYTES, Limits, Message
 
 Of = TypeVar("Of")
 """What sizes follow from: a task, and what is known of a round."""
+_Message = TypeVar("_Message", bound=Message)
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,12 @@ class StepForm(Generic[Of]):
     def require_answer(self, message: Message, of: Of) -> None:
         require_fields(self.reply, message, of)
 
+    def read(self, kind: type[_Message], request: bytes, of: Of) -> _Message:
+        """A request that is a message, with every field as long as declared."""
+        found = kind.from_bytes(request, limits(self.request, of))
+        self.require_message(found, of)
+        return found
+
     def require_payload(self, payload: bytes, of: Of) -> bytes:
         return _of_size(self.name, self.request, payload, of)
 
@@ -148,6 +155,12 @@ class StepForm(Generic[Of]):
 def require_fields(parts: Sequence[FieldForm[Of]], message: Message, of: Of) -> None:
     for part in parts:
         part.require(getattr(message, part.name), of)
+
+
+def limits(parts: Sequence[FieldForm[Of]], of: Of) -> Limits:
+    """What is read of a message with these fields, none of which holds ciphertexts."""
+    entries = [part.count.of(of) for part in parts if part.count is not None]
+    return Limits(None, 0, max_entries=max(entries, default=0), longest=max(part.field.of(of) for part in parts))
 
 
 def longest(parts: Sequence[FieldForm[Of]], of: Of, *, is_message: bool = True) -> int:
