@@ -240,7 +240,7 @@ FALSE: dict[str, tuple[Callable[[Played, Claim], dict[str, Any]], type[CrowdFLEr
     "more than the round has": (lambda _, own: _units(own, 36_001), WrongAmount, False),
     "a number modulo N": (
         lambda p, own: _units(own, own.masks[1] + int(p.sides.sp.party.public.n)),
-        WrongAmount,
+        LengthMismatch,
         False,
     ),
     "more money than units": (lambda _, own: {"amounts": (own.amounts[0], own.amounts[1] + 1)}, WrongAmount, False),

@@ -109,7 +109,7 @@ def hurried(monkeypatch):
 def test_a_body_that_stops_coming_is_408(campaign, served, hurried):
     """After the longest pause that is allowed, and the connection is closed."""
     with connected(served) as connection:
-        connection.sendall(claim_head(campaign, "Content-Length: 1000") + b"x")
+        connection.sendall(claim_head(campaign, "Content-Length: 300") + b"x")
         status, headers, problem = answer(connection)
         assert (status, problem["type"]) == (408, "urn:crowdfl:problem:too-slow")
         assert headers["connection"] == "close"
@@ -119,7 +119,7 @@ def test_a_body_that_stops_coming_is_408(campaign, served, hurried):
 
 def test_a_body_that_drips_is_408(campaign, served, hurried):
     with connected(served) as connection:
-        connection.sendall(claim_head(campaign, "Content-Length: 1000"))
+        connection.sendall(claim_head(campaign, "Content-Length: 300"))
         started = time.monotonic()
         while time.monotonic() < started + 1.5:
             try:
@@ -144,11 +144,11 @@ def test_a_slow_upload_leaves_nothing(campaign, served, hurried, person):
 
 def test_a_body_at_a_fair_pace_is_waited_for(campaign, served, hurried, monkeypatch):
     monkeypatch.setattr(bodies.PACE, "idle", 10.0)  # this is not about pauses, and a busy machine makes some
-    monkeypatch.setattr(bodies.PACE, "rate", 512.0)
+    monkeypatch.setattr(bodies.PACE, "rate", 64.0)
     with connected(served) as connection:
-        connection.sendall(claim_head(campaign, "Content-Length: 3072", body=bytes(3072)))
+        connection.sendall(claim_head(campaign, "Content-Length: 384", body=bytes(384)))
         for _ in range(12):
-            connection.sendall(bytes(256))
+            connection.sendall(bytes(32))
             time.sleep(0.1)
         status, _, problem = answer(connection)
         assert (status, problem["type"]) == (

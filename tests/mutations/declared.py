@@ -2112,7 +2112,7 @@ BONUS = (
     off(
         "a word about the bonus of another task",
         _BONUS,
-        "word.task != task",
+        "word.task != shape.spec.name",
         _FIXED + "test_nobody_takes_another_word_about_the_bonus[of another task]",
     ),
     instead(
