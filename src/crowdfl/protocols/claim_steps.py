@@ -3,7 +3,6 @@
 Each may come at any time that pays; none goes on with another. `paper` opens its claims, and declares that beside its rounds.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from crowdfl.protocols.steps import Condition, FieldForm, Size, StepForm, longest, message_size
@@ -26,16 +25,12 @@ _Size = Size[ClaimFacts]
 _Field = FieldForm[ClaimFacts]
 
 
-def _number(text: str, words: str, of: Callable[[ClaimFacts], int]) -> _Size:
-    return Size(text, of, words)
-
-
 def _bytes(count: int) -> _Size:
-    return Size(str(count), lambda _: count)
+    return _Size(str(count), lambda _: count)
 
 
-ITEMS = _number("items", "rounds of the task, and one for a bonus", lambda of: of.items)
-REWARD = _number("reward", "bytes of a reward, as its task writes it", lambda of: of.reward)
+ITEMS = _Size("items", lambda of: of.items, "rounds of the task, and one for a bonus")
+REWARD = _Size("reward", lambda of: of.reward, "bytes of a reward, as its task writes it")
 
 _TASK, _NAME, _NUMBER, _AMOUNT, _SUM, _CURRENCY = (_bytes(most).up_to() for most in (64, 64, 4, 16, 32, 16))
 _HASH, _SALT, _SIGNATURE = _bytes(32), _bytes(32), _bytes(64)
